@@ -1,4 +1,16 @@
-"""The `modulekg` command: demo, show, diff, index and export."""
+"""The `modulekg` command: demo, show, diff, index and export.
+
+For use without a notebook. Each subcommand is a function `run_…` of the parsed arguments; `main` parses, loads the
+plugins, calls it and turns every exception into one line on stderr. A model is named as `module:callable`, a model
+file by its path, a stored knowledge graph by `.db`, `.sqlite`, `.sqlite3` or a URL.
+
+Exit codes: 0 done or equal, 1 different or failed notebooks, 2 error, 130 interrupted. `show`, `diff` and `export` of
+model files run no code of theirs; a model named as `module:callable` is imported and built.
+
+    modulekg show model.safetensors
+    modulekg diff torchvision.models:resnet18 checkpoint.pth --weights
+    modulekg index timm:resnet* --store zoo.db
+"""
 
 import argparse
 import importlib
@@ -27,15 +39,15 @@ if TYPE_CHECKING:
 PICTURE_FORMATS = (".html", ".json", ".png", ".svg")
 LIBRARIES = ("torchvision", "timm", "transformers")
 STORES = (".db", ".sqlite", ".sqlite3")
-STORE_START = b"SQLite format 3\0"
+STORE_MAGIC = b"SQLite format 3\0"
 LAB_MISSING = "JupyterLab is not installed: run `pip install 'modulekg-widgets[lab]'`."
 DEMO_FOLDER = "modulekg-notebooks"  # where the command is called
 NOTEBOOK_TIMEOUT = 600  # seconds a cell may take
-QUIET = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
+QUIET_KERNEL_OPTION = "--IPKernelApp.log_level=ERROR"  # a kernel warns of its own transport, between our lines
 
 
 class CommandError(Exception):
-    """A mistake in what was asked for; its text is the one line that the user sees."""
+    """A mistake on the command line; its text is the one line that the user sees."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, as argparse sees it."""
+    """The argument parser of all subcommands."""
     root = argparse.ArgumentParser(prog="modulekg", description="See and question PyTorch models.")
     root.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -116,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    """Open the notebooks in a folder that is kept, or check copies that are not."""
+    """Open the notebooks in a persistent folder, or execute temporary copies with --check."""
     if arguments.notebooks and not arguments.check:
         raise CommandError("single notebooks are for --check: the folder that opens has all of them")
     for package in ("jupyterlab", "nbclient"):
@@ -136,18 +148,18 @@ def run_demo(arguments: argparse.Namespace) -> int:
 
 
 def check_copies(arguments: argparse.Namespace) -> int:
-    """Check the notebooks in a folder that goes with the command."""
+    """Execute copies of the notebooks in a temporary folder."""
     if arguments.folder is not None:
         raise CommandError("--check runs copies that it deletes: leave --folder out")
     folder = Path(tempfile.mkdtemp(prefix="modulekg-check-"))
     try:
-        return check_notebooks(chosen_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
+        return check_notebooks(select_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def chosen_notebooks(notebooks: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """The notebooks of these names, or all where none is named."""
+def select_notebooks(notebooks: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """Returns the notebooks of these names, or all of them if no name is passed."""
     by_name = {notebook.name: notebook for notebook in notebooks}
     unknown = [name for name in names if name not in by_name]
     if unknown:
@@ -171,8 +183,8 @@ def start_lab(folder: Path, notebook: Path, arguments: argparse.Namespace) -> No
 
 
 def copy_notebooks(folder: Path) -> tuple[list[Path], list[str]]:
-    """Copy to `folder` what it does not have; the notebooks there in order, and the files that are others there."""
-    source = shipped_notebooks()
+    """Copy missing files to `folder`; returns its notebooks in order, and the files that differ there."""
+    source = notebooks_folder()
     wanted = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
     wanted = [path for path in wanted if not any(part.startswith((".", "__")) for part in path.parts)]
     changed = []
@@ -186,8 +198,8 @@ def copy_notebooks(folder: Path) -> tuple[list[Path], list[str]]:
     return [folder / path for path in wanted if path.suffix == ".ipynb"], changed
 
 
-def shipped_notebooks() -> Path:
-    """The folder inside an installed package, or beside the package in a checkout."""
+def notebooks_folder() -> Path:
+    """Returns the folder of notebooks: in an installed package, or beside the package in a checkout."""
     package = Path(__file__).resolve().parent
     for source in (package / "notebooks", package.parent / "notebooks"):
         if any(source.glob("*.ipynb")):
@@ -208,7 +220,7 @@ def check_notebooks(notebooks: Sequence[Path]) -> int:
 
 
 def first_error(notebook: Path) -> str | None:
-    """One line that says why `notebook` fails, or None when it runs to its end."""
+    """Returns one line on the reason why `notebook` fails, or None if it runs to its end."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
@@ -216,7 +228,9 @@ def first_error(notebook: Path) -> str | None:
     resources = {"metadata": {"path": str(notebook.parent)}}
     try:
         content = nbformat.read(notebook, as_version=4)
-        NotebookClient(content, timeout=NOTEBOOK_TIMEOUT, resources=resources, extra_arguments=[QUIET]).execute()
+        NotebookClient(
+            content, timeout=NOTEBOOK_TIMEOUT, resources=resources, extra_arguments=[QUIET_KERNEL_OPTION]
+        ).execute()
     except CellExecutionError as error:
         return one_line(f"{error.ename}: {error.evalue}")
     except Exception as error:  # noqa: BLE001 - an unreadable file, a dead kernel or a timeout must not hide the other notebooks
@@ -226,26 +240,26 @@ def first_error(notebook: Path) -> str | None:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print format, metadata, warnings and modules of a file."""
-    from modulekg_widgets.engine.errors import shown
+    from modulekg_widgets.engine.errors import printable
     from modulekg_widgets.engine.files.model_file import open_file
 
     file = open_file(arguments.file)
     print(repr(file)[1:-1])
     for name, value in file.metadata.items():
-        print(f"  {shown(name)}: {shown(str(value))}")
+        print(f"  {printable(name)}: {printable(str(value))}")
     for warning in file.warnings:
-        print(f"  warning: {shown(warning, 400)}")
+        print(f"  warning: {printable(warning, 400)}")
     if arguments.tensors:
         for each in file.contents.tensors:
-            print(f"{shown(each.name, 400)}  {list(each.shape)}  {shown(each.dtype)}  {each.nbytes:,}")
+            print(f"{printable(each.name, 400)}  {list(each.shape)}  {printable(each.dtype)}  {each.nbytes:,}")
     else:
         print(file.hierarchy().fold())
     return 0
 
 
 def run_diff(arguments: argparse.Namespace) -> int:
-    """Print how two models differ; 0 when they do not."""
-    from modulekg_widgets.engine.files.comparison import diff
+    """Print the differences of two models; the exit code is 0 if there are none."""
+    from modulekg_widgets.engine.files.compare.comparison import diff
 
     difference = diff(model_or_file(arguments.a), model_or_file(arguments.b), weights=arguments.weights)
     print(difference)
@@ -253,7 +267,7 @@ def run_diff(arguments: argparse.Namespace) -> int:
 
 
 def run_index(arguments: argparse.Namespace) -> int:
-    """Add models to a graph; 2 when some could not be built, with the reason of each."""
+    """Add models to a graph; raises `IndexingError` after printing the reason of each model that failed."""
     import modulekg_widgets as mk
     from modulekg_widgets.engine.errors import IndexingError
 
@@ -287,7 +301,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write one model, or one graph, to one file."""
     import modulekg_widgets as mk
     from modulekg_widgets.engine.knowledge.exchange import exporters
-    from modulekg_widgets.engine.knowledge.store.database import existing
+    from modulekg_widgets.engine.knowledge.store.database import checked_existing
 
     stored = "://" in arguments.model or is_store(arguments.model)
     ending = arguments.out.suffix.lower()
@@ -298,7 +312,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     if not arguments.out.absolute().parent.is_dir():
         raise CommandError(f"cannot export to {str(arguments.out)!r}: there is no such folder")
     if stored:
-        mk.KnowledgeGraph(existing(arguments.model)).export(arguments.out)
+        mk.KnowledgeGraph(checked_existing(arguments.model)).export(arguments.out)
     elif ending in PICTURE_FORMATS:
         mk.ModelGraph(model_or_file(arguments.model)).export(arguments.out)
     else:
@@ -310,11 +324,11 @@ def run_export(arguments: argparse.Namespace) -> int:
 
 
 def is_store(name: str) -> bool:
-    """Whether a name is that of a stored graph: by its ending, or by what the file begins with."""
+    """True if a name is that of a stored graph: by its extension, or by the magic bytes of SQLite."""
     if name.endswith(STORES) or not Path(name).is_file():
         return name.endswith(STORES)
     with open(name, "rb") as file:
-        return file.read(len(STORE_START)) == STORE_START
+        return file.read(len(STORE_MAGIC)) == STORE_MAGIC
 
 
 def model_or_file(name: str) -> "nn.Module | ModelFile":
@@ -329,7 +343,7 @@ def model_or_file(name: str) -> "nn.Module | ModelFile":
 
 
 def is_path(name: str) -> bool:
-    """Whether a name can be that of a file alone, be it there or not: `module:callable` has no separator or drive."""
+    """True if a name can only be a path, existing or not: `module:callable` has no separator or drive."""
     from modulekg_widgets.engine.files.model_file import is_model_file
 
     drive = re.match(r"[A-Za-z]:", name)
@@ -337,7 +351,7 @@ def is_path(name: str) -> bool:
 
 
 def load_model(name: str) -> "nn.Module":
-    """The model that `module:callable` builds, or the module that the name itself stands for."""
+    """Returns the model that `module:callable` builds, or the module object with that name."""
     from torch import nn
 
     module, separator, attributes = name.partition(":")
@@ -365,7 +379,7 @@ def load_model(name: str) -> "nn.Module":
 
 
 def describe(error: BaseException) -> str:
-    """The error in one line; with its type unless the text was written for users."""
+    """Returns the error in one line, with its type unless the message was written for users."""
     from modulekg_widgets.engine.errors import ModuleKGError
 
     text = one_line(str(error))

@@ -13,7 +13,7 @@ import torch
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.knowledge.exchange import export_graph
-from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED, property_graph
+from modulekg_widgets.engine.knowledge.exchange.property_graph import STORED_TYPES, property_graph
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
@@ -104,7 +104,7 @@ def test_a_graph_file_is_read(ending: str) -> None:
 @pytest.mark.parametrize("ending", writer.EXCHANGED)
 def test_a_graph_file_is_written_as_before(ending: str, store: Any, tmp_path: Path) -> None:
     """Of the types of nodes that such a file had: those of today have the derived types, too."""
-    types = ("Module",) if ending in ("dot", "edges") else (*STORED, "Operator")
+    types = ("Module",) if ending in ("dot", "edges") else (*STORED_TYPES, "Operator")
     export_graph(property_graph(store.contents(), types), tmp_path / f"again.{ending}")
     assert (tmp_path / f"again.{ending}").read_bytes() == (FOLDER / f"zoo.{ending}").read_bytes()
 

@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine import safe_files
 from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError
-from modulekg_widgets.engine.safe_files import NewFile, parse_json, read_whole, replacing, write_whole
+from modulekg_widgets.engine.safe_files import AtomicFile, atomic_writer, parse_json, read_bounded, write_atomic
 
 ROOT = Path(mk.__file__).parent
 OLD, NEW = b"what was there before", b"new"
@@ -119,9 +119,9 @@ def test_there_is_one_atomic_writer() -> None:
     }
     assert found == {
         "engine/safe_files.py",
-        "engine/pruning/plan/plan_folder.py",
-        "engine/pruning/saving/folder.py",
-        "engine/monitoring/sinks/lines.py",
+        "engine/pruning/plan/saved/plan_file.py",
+        "engine/pruning/saving/model_folder.py",
+        "engine/monitoring/sinks/line_files.py",
     }
 
 
@@ -155,7 +155,7 @@ def test_a_fault_at_every_line_leaves_the_old_file_or_the_new_one(tmp_path: Path
             path.write_bytes(old)
         sys.settrace(Fuse(at))
         try:
-            write_whole(path, NEW)
+            write_atomic(path, NEW)
         except KeyboardInterrupt:
             broken = True
         else:
@@ -178,7 +178,7 @@ def test_a_disk_that_fails(step: str, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "a").write_bytes(OLD)
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(UnwritableFileError, match="Input/output error"):
-        write_whole(tmp_path / "a", NEW)
+        write_atomic(tmp_path / "a", NEW)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == OLD
@@ -186,17 +186,17 @@ def test_a_disk_that_fails(step: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
     path, contents = tmp_path / "a", [bytes([letter]) * 300_000 for letter in range(4)]
-    write_whole(path, contents[0])
+    write_atomic(path, contents[0])
     done = threading.Event()
 
     def write(content: bytes) -> None:
         while not done.is_set():
-            write_whole(path, content)
+            write_atomic(path, content)
 
     threads = [threading.Thread(target=write, args=(content,)) for content in contents]
     for thread in threads:
         thread.start()
-    seen = {read_whole(path, 1 << 20) for _ in range(300)}
+    seen = {read_bounded(path, 1 << 20) for _ in range(300)}
     done.set()
     for thread in threads:
         thread.join()
@@ -208,7 +208,7 @@ def test_a_link_stays_and_leads_to_the_new_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").write_bytes(OLD)
     (tmp_path / "link").symlink_to("real/a")
-    write_whole(tmp_path / "link", NEW)
+    write_atomic(tmp_path / "link", NEW)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "a").read_bytes() == NEW
 
@@ -219,25 +219,25 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     before = sorted(os.listdir(tmp_path))
     for name in ("folder", "pipe", "x" * 300, "nul\0l", "\ud800"):
         with pytest.raises(UnwritableFileError):
-            write_whole(tmp_path / name, NEW)
+            write_atomic(tmp_path / name, NEW)
     with pytest.raises(UnwritableFileError, match="no ordinary file"):
-        write_whole("/dev/null", NEW)
+        write_atomic("/dev/null", NEW)
     with pytest.raises(UnknownPathError, match="there is no folder"):
-        write_whole(tmp_path / "absent" / "a", NEW)
+        write_atomic(tmp_path / "absent" / "a", NEW)
     assert sorted(os.listdir(tmp_path)) == before
     for name in ("folder", "pipe"):
         with pytest.raises(OSError, match="no ordinary file"):
-            read_whole(tmp_path / name, 10)
+            read_bounded(tmp_path / name, 10)
 
 
 def test_what_is_read_has_a_bound(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
-    assert read_whole(tmp_path / "a", 10) == b"0123456789"
+    assert read_bounded(tmp_path / "a", 10) == b"0123456789"
     with pytest.raises(OSError, match="larger than"):
-        read_whole(tmp_path / "a", 9)
+        read_bounded(tmp_path / "a", 9)
     for endless in ("/dev/zero", "/dev/stdin"):
         with pytest.raises(OSError, match="no ordinary file"):
-            read_whole(endless, 10)
+            read_bounded(endless, 10)
 
 
 def test_the_first_file_wins_where_none_was_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,12 +245,12 @@ def test_the_first_file_wins_where_none_was_to_be(tmp_path: Path, monkeypatch: p
         raise OSError(errno.EPERM, "Operation not permitted")
 
     for name in ("links", "no links"):
-        new, late = NewFile(tmp_path / name), NewFile(tmp_path / name)
+        new, late = AtomicFile(tmp_path / name), AtomicFile(tmp_path / name)
         for each in (new, late):
             each.open().write(NEW)
-        new.keep_as_first()
+        new.commit_new()
         with pytest.raises(FileExistsError):
-            late.keep_as_first()
+            late.commit_new()
         for each in (new, late):
             each.discard()
         assert (tmp_path / name).read_bytes() == NEW
@@ -262,7 +262,7 @@ def test_a_block_that_raises_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(OLD)
 
     def half(path: Path) -> None:
-        with replacing(path) as file:
+        with atomic_writer(path) as file:
             file.write(NEW)
             raise ZeroDivisionError
 
@@ -328,6 +328,6 @@ def test_json_within_the_bounds_is_read_as_it_is() -> None:
 def test_a_link_is_read_only_where_links_are_welcome(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(NEW)
     os.symlink(tmp_path / "file", tmp_path / "link")
-    assert read_whole(tmp_path / "link", 100) == NEW
+    assert read_bounded(tmp_path / "link", 100) == NEW
     with pytest.raises(OSError, match="no ordinary file"):
-        read_whole(tmp_path / "link", 100, links=False)
+        read_bounded(tmp_path / "link", 100, links=False)

@@ -1,4 +1,4 @@
-"""The kernel side, which knows no widget: what a module is, and what is known of many models.
+"""Kernel side of the package: analysis of PyTorch models, without widgets and traitlets.
 
 Read errors.py and registry.py first, which all of it uses, then identity/ (what a module is), tracing/ (what a forward
 pass does, as a graph), operators/ (what is said of ATen's operators) and axes/ (which indices hang together). On these

@@ -1,6 +1,7 @@
-"""What is known of a layer by its class: attributes that follow from sizes, where channels are, what it takes.
+"""Facts about layers by class: attributes computed from tensor sizes, channel dimensions, example inputs.
 
-One table by class, for torch's own layers, in which users register theirs; the nearest ancestor's entry counts.
+One table by class for torch's own layers, in which users register theirs with `@mk.adapter`; the entry of the nearest
+ancestor counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import NotAModuleError, shown
+from modulekg_widgets.engine.errors import NotAModuleError, printable
 from modulekg_widgets.engine.registry import Registry, check_function
 from modulekg_widgets.engine.torch_runtime.private import AnyNorm, ConvNd, InstanceNorm, dims_without_batch
 
@@ -24,7 +25,7 @@ class LayerSizes(Protocol):
     module: nn.Module
 
     def has(self, name: str) -> bool:
-        """Whether the module has a parameter or buffer of that name."""
+        """True if the module has a parameter or buffer of that name."""
         ...
 
     def parameter(self, name: str, dim: int) -> int:
@@ -36,7 +37,7 @@ class LayerSizes(Protocol):
         ...
 
     def groups(self, name: str, dim: int, count: int) -> int:
-        """How many of `count` groups stay that a dimension of a parameter falls into, the outermost in it."""
+        """Returns the number of remaining groups when a dimension consists of `count` groups (outermost factor)."""
         ...
 
     def input_groups(self, dim: int, count: int) -> int | None:
@@ -44,7 +45,7 @@ class LayerSizes(Protocol):
         ...
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
-        """How many indices stay of the axis with a role in a dimension of a parameter."""
+        """Returns the remaining size of the axis with this role in a dimension of a parameter."""
         ...
 
 
@@ -53,12 +54,14 @@ ChannelDim: TypeAlias = Callable[[int], int]  # from the number of dimensions to
 Examples: TypeAlias = list[tuple[torch.Tensor, ...]]
 adapters: Registry[AttributesOf] = Registry("adapter", "{} has an adapter already: make a subclass")
 channel_dims: Registry[ChannelDim] = Registry("channel dimension")
-inputs: Registry[Callable[[Any], Examples]] = Registry("input")  # examples that a layer takes, the likeliest first
+input_builders: Registry[Callable[[Any], Examples]] = Registry(
+    "input"
+)  # examples that a layer takes, the likeliest first
 # attributes that keep a layer from computing with the weights of its parts by itself, past their forward
-past_parts: Registry[Callable[[], Mapping[str, Any]]] = Registry("way past parts")
+fast_path_blockers: Registry[Callable[[], Mapping[str, Any]]] = Registry("way past parts")
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+TRANSPOSED_CONVOLUTIONS = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -114,7 +117,7 @@ def adapter(*classes: type) -> Callable[[AttributesOf], AttributesOf]:
         raise NotAModuleError("adapters are for subclasses of torch.nn.Module: name them, as @mk.adapter(MyConv)")
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-            raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {shown(str(cls))}")
+            raise NotAModuleError(f"adapters are for subclasses of torch.nn.Module, got {printable(str(cls))}")
     adapters.check_free(classes, home)
 
     def decorate(sizes_of: AttributesOf) -> AttributesOf:
@@ -127,7 +130,7 @@ def adapter(*classes: type) -> Callable[[AttributesOf], AttributesOf]:
 
 
 def channel_dim(module: nn.Module | type[nn.Module], ndim: int) -> int:
-    """The dimension of the channels in a tensor of `ndim` dimensions that goes into a module, or comes out of it.
+    """Returns the channel dimension of an input or output with `ndim` dimensions.
 
     Decided by the module's class: the last dimension for linear layers, layer norm, recurrence and attention; before
     the dimensions of space for convolutions and pooling, with a batch or without; for other modules dimension 1 of four
@@ -139,7 +142,7 @@ def channel_dim(module: nn.Module | type[nn.Module], ndim: int) -> int:
 
 def example_inputs(layer: nn.Module) -> Examples:
     """Inputs of zeros that the sizes of a layer ask for, in the numbers of dimensions that it may take."""
-    make = inputs.of_class(type(layer))
+    make = input_builders.of_class(type(layer))
     return [] if make is None else make(layer)
 
 
@@ -155,8 +158,8 @@ def _second(ndim: int) -> int:
     return 1 if ndim > 1 else 0
 
 
-def _before(spatial: int) -> ChannelDim:
-    """Channels first, then so many dimensions of space or time; what stands before them may be absent."""
+def _channels_before(spatial: int) -> ChannelDim:
+    """The channels come before this many spatial dimensions."""
     return lambda ndim: max(ndim - spatial - 1, 0)
 
 
@@ -176,7 +179,9 @@ _SPATIAL = {
         nn.ReflectionPad3d, nn.ReplicationPad3d),
 }  # fmt: skip
 for _dims, _classes in _SPATIAL.items():
-    channel_dims.register(CONVOLUTIONS[_dims - 1], TRANSPOSED[_dims - 1], *_classes)(_before(_dims))
+    channel_dims.register(CONVOLUTIONS[_dims - 1], TRANSPOSED_CONVOLUTIONS[_dims - 1], *_classes)(
+        _channels_before(_dims)
+    )
 channel_dims.register(*NORMS, nn.GroupNorm, nn.LocalResponseNorm, nn.CrossMapLRN2d, nn.ChannelShuffle, nn.Upsample)(
     _second
 )
@@ -190,7 +195,7 @@ channel_dims.register(
 # -------------------------------------------------- the inputs that fit
 
 
-@inputs.register(ConvNd)
+@input_builders.register(ConvNd)
 def _convolved(layer: Any) -> Examples:
     dims = len(layer.kernel_size)
     sizes = [2 * (d * (k - 1) + 1) + s for k, d, s in zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)]
@@ -198,7 +203,7 @@ def _convolved(layer: Any) -> Examples:
 
 
 def _images(attribute: str) -> Callable[[Any], Examples]:
-    """Channels with a batch before them and two, one, three or no dimensions of space behind."""
+    """Example images with 2, 1, 3 and 0 spatial dimensions."""
     return lambda layer: [(_zeros(layer, 2, getattr(layer, attribute), *[4] * dims),) for dims in (2, 1, 3, 0)]
 
 
@@ -213,33 +218,33 @@ def _zeros(layer: nn.Module, *shape: int) -> torch.Tensor:
     return torch.zeros(shape, **like)
 
 
-@inputs.register(nn.Embedding, nn.EmbeddingBag)
+@input_builders.register(nn.Embedding, nn.EmbeddingBag)
 def _indices(layer: Any) -> Examples:
     return [(torch.zeros(2, 3, dtype=torch.long, device=layer.weight.device),)]
 
 
-@inputs.register(nn.PReLU)
+@input_builders.register(nn.PReLU)
 def _activated(layer: Any) -> Examples:
     return [(_zeros(layer, 2, layer.num_parameters, 4, 4),)] if layer.num_parameters > 1 else []
 
 
-@inputs.register(nn.LayerNorm, nn.RMSNorm)
+@input_builders.register(nn.LayerNorm, nn.RMSNorm)
 def _normalized(layer: Any) -> Examples:
     return [(_zeros(layer, 2, *layer.normalized_shape),)]
 
 
-inputs.register(AnyNorm)(_images("num_features"))
-inputs.register(nn.GroupNorm)(_images("num_channels"))
-inputs.register(nn.Linear)(_vectors("in_features"))
-inputs.register(nn.Bilinear)(_vectors("in1_features", "in2_features"))
-inputs.register(nn.RNNBase, nn.RNNCellBase)(_vectors("input_size"))
-inputs.register(nn.MultiheadAttention)(_vectors("embed_dim", "kdim", "vdim"))
+input_builders.register(AnyNorm)(_images("num_features"))
+input_builders.register(nn.GroupNorm)(_images("num_channels"))
+input_builders.register(nn.Linear)(_vectors("in_features"))
+input_builders.register(nn.Bilinear)(_vectors("in1_features", "in2_features"))
+input_builders.register(nn.RNNBase, nn.RNNCellBase)(_vectors("input_size"))
+input_builders.register(nn.MultiheadAttention)(_vectors("embed_dim", "kdim", "vdim"))
 
 
 # ------------------------------ attributes of the standard modules
 
 
-def _with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]:
+def _adapter_with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]:
     """An adapter for instances that have a tensor: a subclass may have put others in its place."""
 
     def decorate(sizes_of: AttributesOf) -> AttributesOf:
@@ -252,7 +257,7 @@ def _with(tensor: str, *classes: type) -> Callable[[AttributesOf], AttributesOf]
     return decorate
 
 
-@_with("weight", ConvNd)
+@_adapter_with("weight", ConvNd)
 def convolution(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in/groups), or (in, out/groups) when it is transposed."""
     first, second = sizes.parameter("weight", 0), sizes.parameter("weight", 1)
@@ -262,13 +267,13 @@ def convolution(sizes: LayerSizes) -> dict[str, Any]:
     return {"in_channels": second * groups, "out_channels": first, "groups": groups}
 
 
-@_with("weight", nn.Linear)
+@_adapter_with("weight", nn.Linear)
 def linear(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in)."""
     return {"out_features": sizes.parameter("weight", 0), "in_features": sizes.parameter("weight", 1)}
 
 
-@_with("weight", nn.Bilinear)
+@_adapter_with("weight", nn.Bilinear)
 def bilinear(sizes: LayerSizes) -> dict[str, Any]:
     """The weight has (out, in1, in2)."""
     names = ("out_features", "in1_features", "in2_features")
@@ -309,19 +314,19 @@ def group_norm(sizes: LayerSizes) -> dict[str, Any]:
     return {"num_channels": sizes.input(1), "num_groups": sizes.input_groups(1, count)}
 
 
-@_with("weight", nn.Embedding, nn.EmbeddingBag)
+@_adapter_with("weight", nn.Embedding, nn.EmbeddingBag)
 def embedding(sizes: LayerSizes) -> dict[str, Any]:
     """The table has (vocabulary, width)."""
     return {"num_embeddings": sizes.parameter("weight", 0), "embedding_dim": sizes.parameter("weight", 1)}
 
 
-@_with("weight", nn.PReLU)
+@_adapter_with("weight", nn.PReLU)
 def prelu(sizes: LayerSizes) -> dict[str, Any]:
     """A slope per channel, or one."""
     return {"num_parameters": sizes.parameter("weight", 0)}
 
 
-@_with("weight_hh_l0", nn.RNNBase)
+@_adapter_with("weight_hh_l0", nn.RNNBase)
 def recurrent(sizes: LayerSizes) -> dict[str, Any]:
     """w_ih has (gates·hidden, input), w_hh (gates·hidden, hidden or projection)."""
     gates = {"LSTM": 4, "GRU": 3}.get(str(sizes.module.mode), 1)
@@ -333,7 +338,7 @@ def recurrent(sizes: LayerSizes) -> dict[str, Any]:
     }
 
 
-@_with("weight_hh", nn.RNNCellBase)
+@_adapter_with("weight_hh", nn.RNNCellBase)
 def recurrent_cell(sizes: LayerSizes) -> dict[str, Any]:
     """As a layer of one step."""
     return {"input_size": sizes.parameter("weight_ih", 1), "hidden_size": sizes.parameter("weight_hh", 1)}
@@ -341,7 +346,7 @@ def recurrent_cell(sizes: LayerSizes) -> dict[str, Any]:
 
 @adapter(nn.MultiheadAttention)
 def multihead_attention(sizes: LayerSizes) -> dict[str, Any]:
-    """in_proj has (3·heads·head_dim, embed) in one tensor, or in three where kdim or vdim is given."""
+    """in_proj has (3·heads·head_dim, embed) as one tensor, or three tensors with kdim or vdim."""
     if sizes.has("in_proj_weight"):
         query, parts = "in_proj_weight", 3
         found = {"embed_dim": sizes.parameter(query, 1)}
@@ -359,13 +364,13 @@ def multihead_attention(sizes: LayerSizes) -> dict[str, Any]:
 # --------------------------------------------------- the way past parts
 
 
-@past_parts.register(nn.TransformerEncoderLayer)
+@fast_path_blockers.register(nn.TransformerEncoderLayer)
 def fused_layer() -> dict[str, Any]:
     """One operator takes the weights of its attention and both linear layers."""
     return {"activation_relu_or_gelu": 0}
 
 
-@past_parts.register(nn.TransformerEncoder)
+@fast_path_blockers.register(nn.TransformerEncoder)
 def fused_encoder() -> dict[str, Any]:
-    """As its layers are called, padding goes before the first of them."""
+    """Attributes that disable the nested-tensor path, so that the encoder's layers are called."""
     return {"use_nested_tensor": False}

@@ -1,4 +1,4 @@
-"""Public names on their way out: each says in which version it goes and what stands in its place."""
+"""Deprecated public names: a decorator that warns, with the version of removal and the replacement."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEPRECATED: list[Deprecation] = []  # all of them; a test fails as soon as a ver
 
 
 class ModuleKGDeprecationWarning(FutureWarning):
-    """A name that a coming version has no longer; users see it, as those of FutureWarning."""
+    """A name that a coming version removes; shown to users by default, as every FutureWarning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """What goes, when, and what to write instead."""
+    """A deprecated name, the versions of its deprecation and removal, and its replacement."""
 
     name: str
     since: str

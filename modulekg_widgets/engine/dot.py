@@ -1,4 +1,4 @@
-"""Graphviz DOT: the one writer of it in Python."""
+"""Graphviz DOT writer, the only one in Python."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Cluster(NamedTuple):
 
 
 def quoted(text: str) -> str:
-    """A text of any characters as DOT has it; what is not quoted has to be a word of letters, digits and `_`."""
+    """Returns a text as a DOT string; unquoted words may only have letters, digits and `_`."""
     # in DOT a backslash starts an escape only within a label, and a newline may stand in a quoted string
     return f'"{text.translate(_ESCAPES)}"'
 
 
 def quoted_label(text: str) -> str:
-    """A text that Graphviz shows exactly as it is: within labels it reads HTML entities, too.
+    """A label that Graphviz shows verbatim: within labels it decodes HTML entities, so these are escaped, too.
 
     The page's writer of what is on the canvas (js/src/core/export/dot.ts) writes its labels alike.
     """

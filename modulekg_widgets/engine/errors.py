@@ -1,4 +1,12 @@
-"""The errors of the engine: each says what was passed, what was found and what to do."""
+"""The exceptions of the package, and helpers for their messages.
+
+Every error raised on purpose derives from `ModuleKGError`; most derive from a builtin error, too, so that
+`except ValueError` or `except KeyError` works as usual. A message says what was passed, what is wrong with it and what
+to do, in one sentence without a final period. Text that comes from users or files goes through `printable` first: it
+is cut and has no control characters.
+
+    raise UnknownPathError(f"there is no module {printable(path)!r}: {closest_match_hint(path, known)}")
+"""
 
 from __future__ import annotations
 
@@ -27,7 +35,7 @@ class ModuleKGError(Exception):
 
 
 class NotAModuleError(ModuleKGError, TypeError):
-    """Something that is no `torch.nn.Module` instance stands where one is needed."""
+    """A value that is no `torch.nn.Module` instance where one is needed."""
 
 
 class BrokenModuleError(ModuleKGError):
@@ -43,7 +51,7 @@ class UninitializedModuleError(FingerprintError):
 
 
 class TraceError(ModuleKGError):
-    """A forward pass that could not be followed; the message names the module, the operator and the line.
+    """A forward that could not be traced; the message has module, operator and line, `graph` the part before it.
 
     `graph` is what was recorded until then, or None.
     """
@@ -54,7 +62,7 @@ class TraceError(ModuleKGError):
 
 
 class ModelInUseError(ModuleKGError):
-    """A model that another thread runs or trains where it would have to be changed; nothing was changed."""
+    """A model that another thread runs or trains, so that it cannot be changed now; nothing was changed."""
 
 
 class CutError(ModuleKGError, ValueError):
@@ -64,15 +72,15 @@ class CutError(ModuleKGError, ValueError):
 
 
 class PlanFileError(ModuleKGError, ValueError):
-    """A file that is not the plan that it should be."""
+    """A file that is no valid plan."""
 
 
 class ModelFolderError(ModuleKGError, ValueError):
-    """A folder that is not the saved model that it should be, or a model that cannot be saved."""
+    """A folder that holds no saved model, or a model that cannot be saved."""
 
 
 class ModelFileError(ModuleKGError, ValueError):
-    """A file that cannot be read as a model, cut off or forged; the message says what was found. Nothing of it ran."""
+    """A file that cannot be read as a model: truncated, forged or unknown. No code of it was run."""
 
 
 class RecordingError(ModuleKGError, ValueError):
@@ -84,7 +92,7 @@ class RewritingError(ModuleKGError, ValueError):
 
 
 class ChangedCallsError(RewritingError):
-    """A forward pass that calls other functions than those that its function modules were made for."""
+    """A forward that calls other functions than its function modules were made for."""
 
 
 class PropertyError(ModuleKGError, ValueError):
@@ -96,11 +104,11 @@ class StoreError(ModuleKGError, ValueError):
 
 
 class GraphFileError(ModuleKGError, ValueError):
-    """A file that is not the graph that it should be."""
+    """A file that is no valid knowledge graph."""
 
 
 class UnwritableFileError(GraphFileError, OSError):
-    """A file that cannot be written; the message says why, and what was there stays."""
+    """A file that cannot be written; the message says why, and the previous content is unchanged."""
 
 
 class IndexingError(ModuleKGError):
@@ -124,7 +132,7 @@ class MissingReaderError(MissingPackageError, ModelFileError):
 
 
 class UnknownAxisError(ModuleKGError, KeyError):
-    """An axis that does not exist, or does not run where it is asked for."""
+    """An axis that does not exist, or is not along this dimension."""
 
 
 class UnknownPathError(ModuleKGError, KeyError):
@@ -140,11 +148,11 @@ class UnknownKeywordError(ModuleKGError, TypeError):
 
 
 class UnknownAttributeError(ModuleKGError, AttributeError):
-    """An attribute that an object does not have, set by mistake."""
+    """An assignment to an attribute that an object does not have."""
 
 
 class DuplicateNameError(ModuleKGError, ValueError):
-    """A second registration under a name that is taken."""
+    """A registration under a name that is in use."""
 
 
 class NotAFunctionError(ModuleKGError, TypeError):
@@ -155,22 +163,22 @@ class TooLargeError(ModuleKGError):
     """A result that would be too large to be of use, such as the expanded tree of heavily shared modules."""
 
 
-def shown(text: str, limit: int = 80) -> str:
-    """`text` as one printable line for a message, at most `limit` characters."""
+def printable(text: str, limit: int = 80) -> str:
+    """Returns `text` as one printable line of at most `limit` characters, for a message."""
     line = text if len(text) <= limit else text[: limit - 1] + "…"
     return line.encode("unicode_escape").decode("ascii") if not line.isprintable() else line
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """ "1 axis", "12 axes": a count with its noun."""
+def pluralize(count: int, one: str, many: str) -> str:
+    """Returns a count with its noun: "1 axis", "12 axes"."""
     return f"{count:,} {one if count == 1 else many}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the closest of `known`, or lists them all when none is close."""
+def closest_match_hint(name: str, known: Iterable[str]) -> str:
+    """Returns a hint for a message: the closest of `known`, or all of them if none is close."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
     if close:
-        return "did you mean " + " or ".join(repr(shown(c)) for c in close) + "?"
-    listed = ", ".join(repr(shown(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
+        return "did you mean " + " or ".join(repr(printable(c)) for c in close) + "?"
+    listed = ", ".join(repr(printable(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
     return f"known are {listed}" if options else "none is known"

@@ -1,4 +1,4 @@
-"""Keywords that other tools use: a call that has one is told what says the same here."""
+"""Errors for unknown keywords, with advice for those that other pruning and logging tools use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from modulekg_widgets.engine.errors import UnknownKeywordError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownKeywordError, closest_match_hint, printable
 
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _RATIO = "ratio=0.5 of mk.plan, the share of indices that goes"
@@ -30,7 +30,7 @@ _NAMES = "names, as mk.rewrite.find(model, nn.Linear) gives them"
 _PLACE = "not needed: rewriting is in place, and undo() of what it gives takes it back"
 _NEW = "fn of mk.rewrite.replace(model, names, fn), a function that gives the new module"
 
-THERE_AND_HERE = {
+KEYWORD_ADVICE = {
     # Torch-Pruning
     "pruning_ratio": _RATIO, "ch_sparsity": _RATIO, "head_pruning_ratio": _RATIO, "layer_sparsity": _AXIS,
     "pruning_ratio_dict": _AXIS, "ch_sparsity_dict": _AXIS, "head_pruning_ratio_dict": _AXIS,
@@ -88,20 +88,22 @@ THERE_AND_HERE = {
 }  # fmt: skip
 
 
-def called_as(name: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """For a public function, or the `__init__` of a class, that users call by `name`: unknown keywords are explained.
+def explain_keywords(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Decorator for a public function or `__init__` that users call as `name`: unknown keywords get an advice.
 
     Raises `UnknownKeywordError`, a TypeError, that says what the keyword of another tool is here, or the nearest one.
     """
 
-    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         known = [parameter for parameter in inspect.signature(function).parameters if parameter != "self"]
 
         @wraps(function)
-        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             for keyword in kwargs:
                 if keyword not in known:
-                    raise UnknownKeywordError(f"{name} takes no keyword {shown(keyword)!r}: {_here(keyword, known)}")
+                    raise UnknownKeywordError(
+                        f"{name} takes no keyword {printable(keyword)!r}: {_advice(keyword, known)}"
+                    )
             return function(*args, **kwargs)
 
         return checked
@@ -109,6 +111,12 @@ def called_as(name: str) -> Callable[[Callable[Given, Result]], Callable[Given, 
     return decorate
 
 
-def _here(keyword: str, known: list[str]) -> str:
-    here = THERE_AND_HERE.get(keyword)
-    return nearest(keyword, known) if here is None else f"here it is {here}" if not here.startswith("not ") else here
+def _advice(keyword: str, known: list[str]) -> str:
+    here = KEYWORD_ADVICE.get(keyword)
+    return (
+        closest_match_hint(keyword, known)
+        if here is None
+        else f"here it is {here}"
+        if not here.startswith("not ")
+        else here
+    )

@@ -1,4 +1,4 @@
-"""The colors of pictures, plots and the page, from `palette.json`: what a user sees in one color has it everywhere.
+"""Colors of pictures, plots and the page, read from `palette.json`, so that a meaning has one color everywhere.
 
 The page's copy is generated from the same file when the front end is built (js/src/generated/palette.ts), so payloads
 carry no colors and saved files of before are shown in those of now. Pairs of `light` and `dark` are by the theme.
@@ -27,7 +27,7 @@ _FAMILIES = [(re.compile(pattern, re.ASCII | re.IGNORECASE), color) for pattern,
 
 @cache
 def family_color(class_name: str, is_container: bool) -> str:
-    """What sort of module it is; a "ConvBlock" is no convolution, attention is what its name says whatever it holds."""
+    """Returns the color of a module class, by patterns of its name; containers have families of their own."""
     if is_container and "attention" not in class_name.lower():
         return PALETTE.container
     return next((color for pattern, color in _FAMILIES if pattern.search(class_name)), PALETTE.other_family)

@@ -1,4 +1,4 @@
-"""Packages that extend this one: found by their entry points, loaded once, each failure told and kept to itself."""
+"""Plugins: packages found by the entry point group `modulekg_widgets.plugins`, loaded once, failures isolated."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from importlib.metadata import Distribution, EntryPoint, distributions
 from time import perf_counter
 from types import ModuleType, TracebackType
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 
-GROUP = "modulekg_widgets.plugins"
-SWITCH = "MODULEKG_PLUGINS"  # in the environment; "0" leaves all plugins out
-LONGEST_WAIT = 60.0  # seconds that one thread waits for the plugins that another one loads
+ENTRY_POINT_GROUP = "modulekg_widgets.plugins"
+ENVIRONMENT_VARIABLE = "MODULEKG_PLUGINS"  # in the environment; "0" leaves all plugins out
+MAX_WAIT = 60.0  # seconds that one thread waits for the plugins that another one loads
 
 log = logging.getLogger("modulekg_widgets")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plugin:
-    """One entry point and what became of it."""
+    """One entry point and the result of loading it."""
 
     name: str
     distribution: str  # with its version
@@ -33,7 +33,7 @@ class Plugin:
 
     def __repr__(self) -> str:
         outcome = f"loaded in {self.seconds:.2f} s" if self.error is None else f"not loaded: {self.error}"
-        return f"<Plugin {shown(self.name)} of {shown(self.distribution)}: {outcome}>"
+        return f"<Plugin {printable(self.name)} of {printable(self.distribution)}: {outcome}>"
 
 
 def plugins() -> list[Plugin]:
@@ -59,12 +59,12 @@ def plugins() -> list[Plugin]:
 
 
 def load() -> bool:
-    """Load the plugins unless that is done; False while they are being loaded, as for a plugin that uses a name."""
+    """Load all plugins once; False while another call is loading them, as for a plugin that uses a public name."""
     return _loader.load()
 
 
 class Loader:
-    """Loads each plugin once, whatever thread asks first."""
+    """Loads each plugin once, for all threads."""
 
     def __init__(self) -> None:
         self.plugins: list[Plugin] = []
@@ -76,7 +76,7 @@ class Loader:
     def load(self) -> bool:
         if self._done:
             return True
-        if not self._lock.acquire(timeout=self._patience()):
+        if not self._lock.acquire(timeout=self._wait_limit()):
             return False
         try:
             self._thread = threading.get_ident()
@@ -87,13 +87,13 @@ class Loader:
             self._lock.release()
         return True
 
-    def _patience(self) -> float:
-        """How many seconds to wait for another thread: none for one whose import it may itself be waiting for."""
-        return 0.0 if self._thread == threading.get_ident() or _is_importing() else LONGEST_WAIT
+    def _wait_limit(self) -> float:
+        """Seconds to wait for another thread: 0 for one whose own import may be what that thread waits for."""
+        return 0.0 if self._thread == threading.get_ident() or _is_importing() else MAX_WAIT
 
     def _load_all(self) -> None:
         if self._waiting is None:
-            self._waiting = [] if os.environ.get(SWITCH) == "0" else _found()
+            self._waiting = [] if os.environ.get(ENVIRONMENT_VARIABLE) == "0" else _entry_points()
         while self._waiting:
             self._load(*self._waiting.pop(0))
 
@@ -104,8 +104,8 @@ class Loader:
             error = None
         except (Exception, SystemExit) as caught:  # whatever the code of others raises
             error = _reason(caught)
-            log.warning("the plugin %s of %s is not loaded: %s", shown(entry.name), shown(distribution), error)
-            log.debug("the plugin %s of %s failed", shown(entry.name), shown(distribution), exc_info=True)
+            log.warning("the plugin %s of %s is not loaded: %s", printable(entry.name), printable(distribution), error)
+            log.debug("the plugin %s of %s failed", printable(entry.name), printable(distribution), exc_info=True)
         finally:
             taken = perf_counter() - start
             self.plugins.append(Plugin(entry.name, distribution, entry.value, taken, error))
@@ -126,8 +126,8 @@ def _activate(entry: EntryPoint) -> None:
     found()
 
 
-def _found() -> list[tuple[str, EntryPoint]]:
-    """The entry points with the distribution of each, in an order that is the same every time.
+def _entry_points() -> list[tuple[str, EntryPoint]]:
+    """The entry points with their distributions, in a stable order.
 
     Not by `entry_points(group=…)`, which one damaged file of any package stops.
     """
@@ -144,15 +144,17 @@ def _found() -> list[tuple[str, EntryPoint]]:
 
 def _entries(distribution: Distribution, name: str) -> list[tuple[str, EntryPoint]]:
     try:
-        if GROUP not in (distribution.read_text("entry_points.txt") or ""):  # the rest need not be parsed
+        if ENTRY_POINT_GROUP not in (distribution.read_text("entry_points.txt") or ""):  # the rest need not be parsed
             return []
     except (OSError, ValueError):  # damaged files of packages that are none of ours
         return []
     try:
         label = f"{name} {distribution.version}"
-        return [(label, entry) for entry in distribution.entry_points.select(group=GROUP)]
+        return [(label, entry) for entry in distribution.entry_points.select(group=ENTRY_POINT_GROUP)]
     except Exception as error:  # noqa: BLE001 - importlib.metadata raises what it likes
-        log.warning("the plugins of %s are not loaded: its metadata cannot be read: %s", shown(name), _reason(error))
+        log.warning(
+            "the plugins of %s are not loaded: its metadata cannot be read: %s", printable(name), _reason(error)
+        )
         return []
 
 
@@ -170,7 +172,7 @@ def _reason(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - an error of others may fail to print
         text = ""
-    described = f"{type(error).__name__}: {shown(text, 300)}" if text else type(error).__name__
+    described = f"{type(error).__name__}: {printable(text, 300)}" if text else type(error).__name__
     place = _place(error.__traceback__)
     return f"{described} ({place})" if place else described
 
@@ -180,13 +182,13 @@ def _place(trace: TracebackType | None) -> str:
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))
         if module.partition(".")[0] not in ("importlib", "_frozen_importlib", __name__.partition(".")[0]):
-            place = shown(f"{module}, line {trace.tb_lineno}")
+            place = printable(f"{module}, line {trace.tb_lineno}")
         trace = trace.tb_next
     return place
 
 
 def _is_importing() -> bool:
-    """Whether this thread is in the middle of an import."""
+    """True if this thread is within an import."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_find_and_load":  # in importlib._bootstrap, under every import of a new module

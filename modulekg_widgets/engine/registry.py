@@ -1,15 +1,31 @@
-"""One small registry, used wherever users may add their own: by name, or by class with its subclasses."""
+"""Registry of functions and classes by name or by class: the table behind every extension decorator.
+
+For `@mk.metric`, `@mk.axis_rule`, `@mk.adapter`, `@mk.importance`, `@mk.exporter`, `@mk.file_reader` and internal
+tables. A key is registered once; only code of `__main__` may register it again, as a notebook cell that is run twice.
+Look-up by name raises `UnknownNameError` with the closest names; `of_class` follows the MRO. Registration is all or
+nothing: of several keys either all are new or none is added. Not for state that changes at run time.
+
+    exporters: Registry[Exporter] = Registry("exporter")
+    @exporters.register("dot", "gv")
+    def write_dot(graph): ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from modulekg_widgets.engine.errors import DuplicateNameError, NotAFunctionError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    DuplicateNameError,
+    NotAFunctionError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
 
 Entry = TypeVar("Entry", bound=Callable[..., object])
 Key = str | type
-SESSION = "__main__"  # the module of what is typed into a notebook
+SESSION_MODULE = "__main__"  # the module of what is typed into a notebook
 
 
 class _Registered(NamedTuple):
@@ -23,13 +39,13 @@ class Registry(Generic[Entry]):
     An unknown name is an error that names the nearest. `taken` is the message for a key that is taken.
     """
 
-    def __init__(self, subject: str, taken: str | None = None) -> None:
+    def __init__(self, subject: str, duplicate_message: str | None = None) -> None:
         self._subject = subject
-        self._taken = taken or f"the {subject} {{!r}} is registered already: choose another name"
+        self._taken = duplicate_message or f"the {subject} {{!r}} is registered already: choose another name"
         self.entries: Mapping[Key, _Registered] = {}  # another one after each change, for who remembers what it held
 
     def register(self, *keys: Key) -> Callable[[Entry], Entry]:
-        """A decorator that registers a function under all of `keys` or none.
+        """Returns a decorator that registers a function under all of `keys`, or under none.
 
         Raises `DuplicateNameError` for a taken one.
         """
@@ -47,7 +63,7 @@ class Registry(Generic[Entry]):
         """
         new = {key: _Registered(entry, home or getattr(entry, "__module__", None)) for key, entry in entries.items()}
         for key, each in new.items():
-            check_function(each.entry, f"the {self._subject} {shown(_name(key))!r}")
+            check_function(each.entry, f"the {self._subject} {printable(_name(key))!r}")
             if key not in self.entries or self.entries[key].entry is not each.entry:
                 self.check_free([key], each.home)
         self._write(new)
@@ -56,21 +72,21 @@ class Registry(Generic[Entry]):
         """Raise `DuplicateNameError` for keys that code of the module `home` may not register."""
         for key in keys:
             if key in self.entries and not is_new_version(self.entries[key].home, home):
-                raise DuplicateNameError(self._taken.format(shown(_name(key))))
+                raise DuplicateNameError(self._taken.format(printable(_name(key))))
 
     def replace(self, entry: Entry, keys: Iterable[Key]) -> None:
-        """Register `entry` under `keys`, taken or not: for who has made sure that it may."""
+        """Register `entry` under `keys`, replacing what is there; the caller has checked that it may."""
         self._write(dict.fromkeys(keys, _Registered(entry, getattr(entry, "__module__", None))))
 
     def _write(self, entries: Mapping[Any, _Registered]) -> None:
         self.entries = {**self.entries, **entries}
 
     def of_class(self, cls: type) -> Entry | None:
-        """What the nearest class among the ancestors of `cls`, itself included, is registered with."""
+        """Returns the entry of the nearest class in the MRO of `cls`; None if there is none."""
         return next((self.entries[base].entry for base in cls.__mro__ if base in self.entries), None)
 
     def get(self, key: Key) -> Entry | None:
-        """What is registered under a key; None for nothing."""
+        """Returns the entry of a key; None if there is none."""
         known = self.entries.get(key)
         return None if known is None else known.entry
 
@@ -78,8 +94,8 @@ class Registry(Generic[Entry]):
         try:
             return self.entries[key].entry
         except (KeyError, TypeError):
-            hint = nearest(str(key), map(_name, self.entries))
-            raise UnknownNameError(f"there is no {self._subject} {shown(str(key))!r}: {hint}") from None
+            hint = closest_match_hint(str(key), map(_name, self.entries))
+            raise UnknownNameError(f"there is no {self._subject} {printable(str(key))!r}: {hint}") from None
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, Key) and key in self.entries
@@ -92,15 +108,15 @@ class Registry(Generic[Entry]):
 
 
 def is_new_version(old: str | None, new: str | None) -> bool:
-    """Whether what module `new` registers replaces what module `old` did: a notebook's cell may run again."""
-    return old == new == SESSION
+    """True if module `new` may replace an entry of module `old`: both are the session, where cells run again."""
+    return old == new == SESSION_MODULE
 
 
 def check_function(entry: object, what: str) -> None:
-    """Raise `NotAFunctionError` for what cannot be called."""
+    """Raise `NotAFunctionError` for a value that is not callable."""
     if not callable(entry):
         raise NotAFunctionError(
-            f"{what} is a {shown(type(entry).__name__)}: put the decorator over a function or class"
+            f"{what} is a {printable(type(entry).__name__)}: put the decorator over a function or class"
         )
 
 

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, read within bounds, and JSON parsed within bounds: the one place for each."""
+"""Atomic file writes, bounded reads and bounded JSON parsing, used for every file of the package."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import IO, Any, NoReturn
 
-from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError, shown
+from modulekg_widgets.engine.errors import UnknownPathError, UnwritableFileError, printable
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other ends of lines
-NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a pipe waits for whoever writes to it
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # opening a pipe waits for whoever writes to it
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 PATHLIKE = str | os.PathLike[str]
 BYTE_ORDER_MARK = "\ufeff"  # editors put it before a text
-LONGEST_INTEGER = 400  # digits; a double has 309 at most
+MAX_INTEGER_DIGITS = 400  # digits; a double has 309 at most
 
 
-class NewFile:
+class AtomicFile:
     """A file in the making, beside `path` and under a name of its own, from `open` on until `keep` puts it there.
 
     A link at `path` stays and leads to the new file, and a file that is replaced hands on its mode. With `folder`, the
@@ -39,8 +39,8 @@ class NewFile:
         self._file: IO[bytes] | None = None
 
     def open(self, buffering: int = -1) -> IO[bytes]:
-        """The empty file; with `buffering` 0, what is written is at once the operating system's."""
-        old = _found(self._path, self._folder)
+        """Returns the new empty file; with `buffering` 0, each write goes to the operating system at once."""
+        old = _lstat(self._path, self._folder)
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise OSError("it is there, and no ordinary file")
         mode = 0o666 if old is None else old.st_mode & 0o777
@@ -51,25 +51,25 @@ class NewFile:
             os.chmod(self._scratch, mode, dir_fd=self._folder)
         return self._file
 
-    def keep(self) -> None:
-        """Put the file in its place, in one move."""
+    def commit(self) -> None:
+        """Move the file to its path atomically."""
         self._finish()
         os.replace(self._scratch, self._path, **self._both)
 
-    def keep_as_first(self) -> None:
-        """Put the file in its place; raises `FileExistsError` where one has come meanwhile."""
+    def commit_new(self) -> None:
+        """Move the file to its path; raises `FileExistsError` if another one was created meanwhile."""
         self._finish()
         try:
             os.link(self._scratch, self._path, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except FileExistsError:
             raise
         except OSError:  # a file system without hard links
-            if _found(self._path, self._folder) is not None:
+            if _lstat(self._path, self._folder) is not None:
                 raise FileExistsError("it is there") from None
-            self.keep()
+            self.commit()
 
     def discard(self) -> None:
-        """Leave what is at the path; after `keep` there is nothing to discard."""
+        """Delete the unfinished file and leave the path unchanged; does nothing after `commit`."""
         with suppress(OSError):  # as of a full disk, which has been told
             if self._file is not None:
                 self._file.close()
@@ -84,54 +84,55 @@ class NewFile:
 
 
 @contextmanager
-def replacing(path: PATHLIKE) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` when the block ends, and is gone when it raises."""
-    new = NewFile(path)
+def atomic_writer(path: PATHLIKE) -> Iterator[IO[bytes]]:
+    """Context manager for a file that replaces `path` when the block ends, and is deleted if it raises."""
+    new = AtomicFile(path)
     try:
         yield new.open()
-        new.keep()
+        new.commit()
     finally:
         new.discard()
 
 
-def write_whole(path: PATHLIKE, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it, or leave what is there.
+def write_atomic(path: PATHLIKE, content: bytes) -> None:
+    """Write a file atomically: readers see the old content or the new one, never a part.
 
     Raises `UnknownPathError` where there is no folder, `UnwritableFileError` for every other reason.
     """
     try:
         parent = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(parent):
-            raise UnknownPathError(f"there is no folder {shown(parent)!r}: make it first")
-        with replacing(path) as file:
+            raise UnknownPathError(f"there is no folder {printable(parent)!r}: make it first")
+        with atomic_writer(path) as file:
             file.write(content)
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
-        reason = shown(getattr(error, "strerror", None) or str(error))
+        reason = printable(getattr(error, "strerror", None) or str(error))
         raise UnwritableFileError(
-            f"{shown(os.fspath(path))!r} cannot be written ({reason}): name a file in a folder that can be written to"
+            f"{printable(os.fspath(path))!r} cannot be written ({reason}): name a file in a folder that can be "
+            "written to"
         ) from error
 
 
-def read_whole(path: PATHLIKE, largest: int, folder: int | None = None, links: bool = True) -> bytes:
-    """The content of an ordinary file of at most `largest` bytes, others may have no end, or never answer.
+def read_bounded(path: PATHLIKE, max_bytes: int, folder: int | None = None, links: bool = True) -> bytes:
+    """Returns the content of a regular file of at most `max_bytes` bytes; pipes and devices are refused.
 
     With `folder`, `path` is a name in it. There, and without `links`, a link is refused. Raises `OSError`, and
     `ValueError` for a path that none can have.
     """
     if not links and os.path.islink(path):  # O_NOFOLLOW says it less plainly, and not every system has it
         raise OSError("it is no ordinary file")
-    flags = os.O_RDONLY | BINARY | NO_WAITING | (0 if links and folder is None else NO_LINK)
+    flags = os.O_RDONLY | BINARY | NONBLOCKING | (0 if links and folder is None else NO_FOLLOW)
     handle = os.open(path, flags, dir_fd=folder)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("it is no ordinary file")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            content = b"" if found.st_size > largest else file.read(largest + 1)
+            content = b"" if found.st_size > max_bytes else file.read(max_bytes + 1)
     finally:
         os.close(handle)
-    if max(found.st_size, len(content)) > largest:
-        raise OSError(f"it is larger than {largest >> 20} MB")
+    if max(found.st_size, len(content)) > max_bytes:
+        raise OSError(f"it is larger than {max_bytes >> 20} MB")
     return content
 
 
@@ -162,7 +163,7 @@ def parse_json(
 
 
 def _has_more(text: str | bytes, marks: str, most: int) -> bool:
-    """Whether a text has more of some characters."""
+    """True if a text has more than `most` of some characters."""
     if len(text) <= most:
         return False
     if isinstance(text, str):
@@ -184,12 +185,12 @@ def _decoder(error: type[ValueError], unique: bool, doubles: bool) -> json.JSOND
     def fraction(text: str) -> float:
         number = float(text)
         if not math.isfinite(number):
-            raise error(f"no double is as large as {shown(text)}")
+            raise error(f"no double is as large as {printable(text)}")
         return number
 
     def integer(text: str) -> int:
-        if len(text) > LONGEST_INTEGER:  # takes time that grows with the square
-            raise error(f"no double is as large as {shown(text)}")
+        if len(text) > MAX_INTEGER_DIGITS:  # takes time that grows with the square
+            raise error(f"no double is as large as {printable(text)}")
         return int(text)
 
     return json.JSONDecoder(
@@ -200,7 +201,7 @@ def _decoder(error: type[ValueError], unique: bool, doubles: bool) -> json.JSOND
     )
 
 
-def _found(path: str, folder: int | None) -> os.stat_result | None:
+def _lstat(path: str, folder: int | None) -> os.stat_result | None:
     try:
         return os.stat(path, dir_fd=folder, follow_symlinks=folder is None)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The header of a safetensors file, checked whole before a byte of a tensor is read: the one place for it.
+"""Header of safetensors files, validated as a whole before any tensor is read.
 
 A file is eight bytes with the length of the header, the header in JSON, and the bytes of the tensors:
 https://github.com/huggingface/safetensors
@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.safe_files import parse_json
 
-LENGTH = 8  # bytes of the length of the header
-LARGEST_HEADER = 64 << 20
-MOST_TENSORS = 250_000
-MOST_DIMENSIONS = 64
-MOST_PARTS = 4 * MOST_TENSORS  # lists and objects, of which a tensor has three, and the header two
+LENGTH_BYTES = 8  # bytes of the length of the header
+MAX_HEADER_BYTES = 64 << 20
+MAX_TENSORS = 250_000
+MAX_DIMENSIONS = 64
+MAX_PARTS = 4 * MAX_TENSORS  # lists and objects, of which a tensor has three, and the header two
 METADATA = "__metadata__"
 # by the format's name: bits of an element, and torch's word for it; the last ones are in no torch yet, or in few
 DTYPES = {
@@ -31,11 +31,11 @@ DTYPES = {
 
 
 class HeaderError(ValueError):
-    """What is wrong with a header."""
+    """An invalid header."""
 
 
 class HeaderEntry(NamedTuple):
-    """A tensor in a file; `dtype` is torch's word without its prefix."""
+    """A tensor of the header; `dtype` is the name in torch without its prefix."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -48,31 +48,31 @@ def read_header(read: Callable[[int, int], bytes], size: int) -> tuple[dict[str,
 
     Raises `HeaderError`, and what `parse_json` raises.
     """
-    length = int.from_bytes(read(0, LENGTH), "little") if size >= LENGTH else 0
-    if not 2 <= length <= min(LARGEST_HEADER, size - LENGTH):
+    length = int.from_bytes(read(0, LENGTH_BYTES), "little") if size >= LENGTH_BYTES else 0
+    if not 2 <= length <= min(MAX_HEADER_BYTES, size - LENGTH_BYTES):
         raise HeaderError(f"its header would have {length:,} bytes, and the file has {size:,}")
     document = parse_json(
-        read(LENGTH, length), HeaderError, 4 * MOST_TENSORS, unique=True, most_values=20 * MOST_TENSORS
+        read(LENGTH_BYTES, length), HeaderError, 4 * MAX_TENSORS, unique=True, most_values=20 * MAX_TENSORS
     )
     if not isinstance(document, dict):
         raise HeaderError("its header is no object")
     metadata = document.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise HeaderError("its metadata are not texts")
-    if len(document) > MOST_TENSORS:
-        raise HeaderError(f"it has more than {MOST_TENSORS:,} tensors: larger files are not opened")
-    data = LENGTH + length
+    if len(document) > MAX_TENSORS:
+        raise HeaderError(f"it has more than {MAX_TENSORS:,} tensors: larger files are not opened")
+    data = LENGTH_BYTES + length
     stored = {name: _entry(name, entry, data) for name, entry in document.items()}
-    _check_places(stored, data, size)
+    _check_offsets(stored, data, size)
     return stored, metadata
 
 
-def _check_places(stored: dict[str, HeaderEntry], data: int, size: int) -> None:
+def _check_offsets(stored: dict[str, HeaderEntry], data: int, size: int) -> None:
     """Raise `HeaderError` unless the tensors follow each other without a gap to the end of the file."""
     end = data
     for name, each in sorted(stored.items(), key=lambda pair: (pair[1].start, pair[1].nbytes)):
         if each.start != end:
-            raise HeaderError(f"{shown(name)} does not begin where the one before ends")
+            raise HeaderError(f"{printable(name)} does not begin where the one before ends")
         end += each.nbytes
     if end != size:
         raise HeaderError(f"its tensors end at byte {end:,} of {size:,}")
@@ -80,20 +80,20 @@ def _check_places(stored: dict[str, HeaderEntry], data: int, size: int) -> None:
 
 def _entry(name: str, entry: Any, data: int) -> HeaderEntry:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise HeaderError(f"{shown(name)} has not a dtype, a shape and offsets")
+        raise HeaderError(f"{printable(name)} has not a dtype, a shape and offsets")
     known = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
     if known is None:
-        raise HeaderError(f"{shown(name)} is of the dtype {shown(repr(entry['dtype'])[:60])}")
+        raise HeaderError(f"{printable(name)} is of the dtype {printable(repr(entry['dtype'])[:60])}")
     shape, offsets = (_sizes(name, entry[key]) for key in ("shape", "data_offsets"))
-    if len(shape) > MOST_DIMENSIONS or len(offsets) != 2:
-        raise HeaderError(f"{shown(name)} has too many dimensions or offsets")
+    if len(shape) > MAX_DIMENSIONS or len(offsets) != 2:
+        raise HeaderError(f"{printable(name)} has too many dimensions or offsets")
     bits, dtype = known
     if (offsets[1] - offsets[0]) * 8 != math.prod(shape) * bits:
-        raise HeaderError(f"{shown(name)} of the shape {shown(str(list(shape)))} has other offsets")
+        raise HeaderError(f"{printable(name)} of the shape {printable(str(list(shape)))} has other offsets")
     return HeaderEntry(shape, dtype, data + offsets[0], offsets[1] - offsets[0])
 
 
 def _sizes(name: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(part) is int and 0 <= part < 1 << 60 for part in value):
-        raise HeaderError(f"{shown(name)} has sizes that are none")
+        raise HeaderError(f"{printable(name)} has sizes that are none")
     return tuple(value)

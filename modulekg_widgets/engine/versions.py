@@ -1,4 +1,4 @@
-"""What a bug report has to say of the machine: versions of packages, Python, the accelerator and the host."""
+"""Versions of packages, Python, accelerator and host, for bug reports."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from modulekg_widgets.engine.plugins import plugins
 
 DISTRIBUTION = "modulekg-widgets"
 # the variables of the environment that this package reads, with their switches: any other value may be a secret
-SWITCHES = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-ABSENT = "not installed"
+ENVIRONMENT_SETTINGS = {"MODULEKG_COLAB": ("page", "widgets"), "MODULEKG_PLUGINS": ("0", "1")}
+PACKAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NOT_INSTALLED = "not installed"
 # where Jupyter looks behind the environment and the user's own folder; Debian's and Colab's pip put files there
-SHARES = (Path("/usr/local/share"), Path("/usr/share"))
+SHARE_FOLDERS = (Path("/usr/local/share"), Path("/usr/share"))
 # what shows a kernel's widgets, by a module that is loaded there or a variable that it sets
 HOSTS = {"Colab": "google.colab", "marimo": "marimo"}
 HOST_VARIABLES = {"VS Code": "VSCODE_PID", "JupyterHub": "JUPYTERHUB_USER"}
@@ -51,7 +51,7 @@ def show_versions(as_json: bool = False) -> None:
 
 
 def versions() -> dict[str, str]:
-    """By name, what `show_versions` prints."""
+    """Returns the entries of `show_versions` by name."""
     needed, optional = _requirements()
     return {
         DISTRIBUTION: _version_of(DISTRIBUTION),
@@ -61,45 +61,45 @@ def versions() -> dict[str, str]:
         "host": _host(),
         **_accelerator(),
         **{name: _version_of(name) for name in needed},
-        **{name: found for name in optional if (found := _version_of(name)) != ABSENT},
+        **{name: found for name in optional if (found := _version_of(name)) != NOT_INSTALLED},
         **{f"plugin {each.name}": each.distribution + (", not loaded" if each.error else "") for each in plugins()},
-        **{name: value for name, known in SWITCHES.items() if (value := os.environ.get(name)) in known},
+        **{name: value for name, known in ENVIRONMENT_SETTINGS.items() if (value := os.environ.get(name)) in known},
     }
 
 
 def _requirements() -> tuple[list[str], list[str]]:
-    """The packages that this one needs, and those of its extras, as its metadata has them."""
+    """The dependencies of this package and of its extras, from its metadata."""
     needed: dict[str, None] = {}
     optional: dict[str, None] = {}
     for line in requires(DISTRIBUTION) or ():
         requirement, _, marker = line.partition(";")
-        name = NAME.match(requirement)
+        name = PACKAGE_NAME.match(requirement)
         if name and name[0] != DISTRIBUTION:
             (optional if "extra" in marker else needed).setdefault(name[0])
     return sorted(needed), sorted(set(optional) - set(needed))
 
 
 def _front_end() -> str:
-    """The version of what JupyterLab shows in this environment: another one is a common fault."""
+    """The version of the JupyterLab extension in this environment; a mismatch is a common fault."""
     bases = [Path(base) for base in (sys.prefix, site.getuserbase()) if base]
-    for share in (*(base / "share" for base in bases), *SHARES):
+    for share in (*(base / "share" for base in bases), *SHARE_FOLDERS):
         file = share / "jupyter" / "labextensions" / DISTRIBUTION / "package.json"
         try:
             return str(json.loads(file.read_text("utf-8"))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return ABSENT
+    return NOT_INSTALLED
 
 
 def _version_of(distribution: str) -> str:
     try:
         return version(distribution)
     except PackageNotFoundError:
-        return ABSENT
+        return NOT_INSTALLED
 
 
 def _host() -> str:
-    """The program in whose process or under whose eyes Python runs, as far as that can be told."""
+    """The program that runs Python, as far as it can be recognised."""
     found = [host for host, module in HOSTS.items() if module in sys.modules]
     found += [host for host, variable in HOST_VARIABLES.items() if variable in os.environ]
     shell = "Jupyter kernel" if "ipykernel" in sys.modules else "IPython" if "IPython" in sys.modules else "Python"
@@ -107,7 +107,7 @@ def _host() -> str:
 
 
 def _accelerator() -> dict[str, str]:
-    """The device that torch finds beside the CPU, with what drives it."""
+    """The accelerator that torch finds beside the CPU, with its driver."""
     try:
         import torch
     except (ImportError, OSError) as reason:  # a broken torch is what the report is about

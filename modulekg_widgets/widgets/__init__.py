@@ -1,4 +1,4 @@
-"""The ipywidgets: traitlets and protocol. They never compute and never import torch.
+"""Widgets: traitlets and messages around the views; they compute nothing and do not import torch.
 
 Reading order: shared/base.py (what all have in common), model_graph/ (the simplest one whole),
 mask_editor/messages.py (a trait that both sides set), metric_panel/stream.py (values from a thread), then

@@ -1,12 +1,12 @@
-"""`mk.link`: widgets of one model share the selection, the axis, the draft and the colors."""
+"""`mk.link`: shared selection, axis, draft and colors of the widgets of one model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import KnowledgeExplorer
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
@@ -17,13 +17,13 @@ SHARED = ("selected", "axis")
 
 
 class Link:
-    """What `mk.link` has joined; `close()` parts it again, and the widgets stay."""
+    """Links made by `mk.link`; `close()` removes them, and the widgets stay."""
 
     def __init__(self, links: Iterable[PairLink]) -> None:
         self._links = list(links)
 
     def close(self) -> None:
-        """Let every widget go its own way."""
+        """Close all links."""
         for link in self._links:
             if link.widgets:  # else it went with one of them
                 link.close()
@@ -69,7 +69,7 @@ def link(*widgets: Any) -> Link:
     """
     for widget in widgets:
         if not isinstance(widget, ModuleKGWidget):
-            kind = shown(type(widget).__name__)
+            kind = printable(type(widget).__name__)
             raise WidgetValueError(f"link joins widgets of this package, as ModelGraph and MaskEditor: got a {kind}")
     if len(set(widgets)) < 2:
         raise WidgetValueError(f"link joins two widgets at least: {len(set(widgets))} was passed")

@@ -30,14 +30,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest's `pythonpath` d
 import modulekg_widgets as mk
 from axes.rules.checks import Orders, difference, fingerprint, permuted, random_orders
 from axes.rules.tables import COMPOSITES, EXAMPLES
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.axes.proved import FILE
+from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype
+from modulekg_widgets.engine.axes.proof.operator_proofs import PROVED_OPERATORS_FILE
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import RECURRENT_LAYER
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 WIDE = torch.float64
@@ -74,7 +74,7 @@ class Calls(nn.Module):
 
     def values_of(self, floats: Iterable[Tensor], seed: int = 0) -> list[Tensor]:
         """The tensors that come out, in float64; the function may write into what it gets."""
-        with torch.no_grad(), In(WIDE):
+        with torch.no_grad(), ForceDtype(WIDE):
             torch.default_generator.manual_seed(seed)
             result = self.result([t.clone() for t in floats], [t.clone() for t in self.others])
         return [t if t.layout is torch.strided else t.to_dense() for _, t in tensors(result)]
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str]) -> None:
         proved = set().union(*(verdict.proved for verdict in verdicts.values()))
         # a trace of a call takes these apart; tests/axes/test_recurrent_layers.py proves them where a layer calls them
         proved |= set(RECURRENT_LAYER)
-        FILE.write_text("\n".join(sorted(proved)) + "\n", encoding="utf-8")
+        PROVED_OPERATORS_FILE.write_text("\n".join(sorted(proved)) + "\n", encoding="utf-8")
     report = {name: [v.counts, v.first, sorted(v.proved)] for name, v in verdicts.items()}
     print(json.dumps(report))
 

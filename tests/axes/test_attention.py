@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.attention import Attention, find_attention
-from modulekg_widgets.engine.axes.layers import Layers
+from modulekg_widgets.engine.axes.inference.attention import Attention, find_attention
+from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 
 QKVO = {"q": ["q"], "k": ["k"], "v": ["v"], "out": ["out"]}

@@ -9,7 +9,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import frozen, proved, slices
-from modulekg_widgets.engine.axes import index_buffers
+from modulekg_widgets.engine.axes.terms import index_buffers
 
 
 class C2f(nn.Module):

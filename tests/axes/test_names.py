@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.names import short_name
+from modulekg_widgets.engine.axes.inference.names import short_name
 
 
 def axes_of(model: nn.Module, *args: Tensor) -> mk.DataflowGraph:

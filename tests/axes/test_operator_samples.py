@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from modulekg_widgets.engine.axes.proved import proved_operators
+from modulekg_widgets.engine.axes.proof.operator_proofs import proved_operators
 
 TESTS = Path(__file__).resolve().parents[1]
 # operators on sparse tensors have no axes that could be cut

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.axes import proved as proved_module
-from modulekg_widgets.engine.axes.call import Call, Dims
-from modulekg_widgets.engine.axes.proved import prove, unproved
+from modulekg_widgets.engine.axes.proof import operator_proofs as proved_module
+from modulekg_widgets.engine.axes.proof.operator_proofs import prove, unproved_axes
+from modulekg_widgets.engine.axes.terms.call import Call, Dims
 
 _count = itertools.count()
 
@@ -53,7 +53,7 @@ def test_a_wrong_rule_of_a_user_is_found_before_the_plan_says_it_runs() -> None:
     mk.axis_rule(name)(keep)
     model = seeded(lambda: Hidden(rolled))
     graph = mk.trace(model, torch.randn(4, 3))
-    assert list(unproved(graph.axes)) == [graph.axes["a.weight", 0]]
+    assert list(unproved_axes(graph.axes)) == [graph.axes["a.weight", 0]]
     plan = mk.plan(graph, ratio=0.5)
     assert [cut.name for cut in plan.axes] == ["b.out"]
     reason = str(graph.axes["a.weight", 0].frozen)
@@ -83,7 +83,7 @@ def test_a_model_of_proved_operators_is_not_run(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(proved_module, "verify", never)
     graph = mk.trace(seeded(lambda: Hidden(torch.tanh)), torch.randn(4, 3))
-    assert unproved(graph.axes) == {}
+    assert unproved_axes(graph.axes) == {}
     assert mk.plan(graph, ratio=0.5).notes == ()
 
 

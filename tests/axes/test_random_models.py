@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import modulekg_widgets as mk
 from axes.random_models import SIZE, Builder, Channels, builders
-from modulekg_widgets.engine.axes.algebra import PRODUCT, SUM, Term, find, flat
+from modulekg_widgets.engine.axes.terms.algebra import PRODUCT, SUM, Term, find, flattened_parts
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
@@ -63,11 +63,11 @@ def _is_last(graph: mk.DataflowGraph, name: str, dim: int, position: int, per_ch
 
 def _channel_parts(term: Term, per_channel: int) -> list[int]:
     """The sizes of the parts of a dimension, in channels: (A + B)·positions, A·positions + B·positions, or A + B."""
-    outer = flat(term)[0] if term.kind == PRODUCT and per_channel > 1 else term
+    outer = flattened_parts(term)[0] if term.kind == PRODUCT and per_channel > 1 else term
     unit = 1 if outer is not term else per_channel
     if term.kind == PRODUCT and per_channel > 1 and find(outer).kind != SUM:
         return [term.size // per_channel]
-    return [part.size // unit for part in (flat(outer) if find(outer).kind == SUM else [outer])]
+    return [part.size // unit for part in (flattened_parts(outer) if find(outer).kind == SUM else [outer])]
 
 
 # no shrinking in CI: it would run for minutes; the nightly run shrinks, and prints the program of the model either way

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.rests import UNREAD_REST
+from modulekg_widgets.engine.axes.inference.inference import LONGER_INPUT
 
 LONGEST, WIDTH = 16, 8
 
@@ -43,7 +43,7 @@ def test_longer_inputs_go_through_a_cut_model(take: Callable[[Tensor, int], Tens
     model = Positions(take).eval()
     graph = mk.trace(model, torch.randint(20, (2, 10)))
     assert {axis.name for axis in graph.axes.free} == {"embed.dim"}
-    assert any(axis.frozen == UNREAD_REST for axis in graph.axes)
+    assert any(axis.frozen == LONGER_INPUT for axis in graph.axes)
     mk.plan(graph, ratio=0.5).cut(model)
     for length in (1, 10, 14):
         assert model(torch.randint(20, (2, length))).shape == (2, length, 4)

@@ -10,8 +10,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.axes.algebra import find
-from modulekg_widgets.engine.axes.verify import NOT_PROVED, PROVED, WRONG
+from modulekg_widgets.engine.axes.proof.verify import NOT_PROVED, PROVED, WRONG
+from modulekg_widgets.engine.axes.terms.algebra import find
 
 
 class TwoBranches(nn.Module):

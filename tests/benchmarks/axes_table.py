@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as pytest's `pyt
 
 import modulekg_widgets as mk
 from axes.zoo import float_models, zoo_case
-from modulekg_widgets.engine.axes.verify import Verification
+from modulekg_widgets.engine.axes.proof.verify import Verification
 
 
 @dataclass(frozen=True, slots=True)

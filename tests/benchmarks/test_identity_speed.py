@@ -20,7 +20,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.views.payload import model_payload

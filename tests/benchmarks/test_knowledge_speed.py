@@ -21,9 +21,9 @@ import modulekg_widgets as mk
 from benchmarks.figures import collected, p95
 from browser.large_zoo import large_zoo
 from knowledge.postgres_server import PostgresServer
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 from modulekg_widgets.engine.knowledge.questions import Questions
-from modulekg_widgets.engine.knowledge.records import StructureNode
 
 __all__ = ["large_zoo"]  # the fixture
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]

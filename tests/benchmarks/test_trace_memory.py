@@ -20,7 +20,7 @@ from torch import nn
 import modulekg_widgets as mk
 from benchmarks.figures import Goal, collected
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.torch_runtime.look import look
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 MODULES = 3000
@@ -94,7 +94,7 @@ def test_a_shadow_takes_less_than_the_modules_that_it_copies(measured: dict[str,
     _, original = traced_bytes(narrow)
     model = narrow()
     modules = [*model.modules()]
-    look(modules, (), lambda stage: None)
+    run_isolated(modules, (), lambda stage: None)
     shadow: list[int] = []
     before: list[int] = []
 
@@ -106,7 +106,7 @@ def test_a_shadow_takes_less_than_the_modules_that_it_copies(measured: dict[str,
     tracemalloc.start()
     try:
         before.append(tracemalloc.get_traced_memory()[0])
-        look(modules, (), run)
+        run_isolated(modules, (), run)
     finally:
         tracemalloc.stop()
     measured[measure] = 100 * shadow[0] / original

@@ -27,8 +27,8 @@ MOST_BYTES = 1_500_000
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All models of torchvision, as the contents of a graph."""
-    from modulekg_widgets.engine.knowledge.contents import Contents
-    from modulekg_widgets.engine.knowledge.records import model_record
+    from modulekg_widgets.engine.knowledge.facts.contents import Contents
+    from modulekg_widgets.engine.knowledge.facts.records import model_record
     from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
     from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
@@ -105,7 +105,7 @@ def test_names_do_not_flicker_while_the_map_is_moved(notebook: NotebookPage, zoo
 
 # "What do resnet50 and wide_resnet50_2 share?", asked of the models themselves
 ASKED = """
-from modulekg_widgets.engine.knowledge.analysis.comparison import difference
+from modulekg_widgets.engine.knowledge.analysis.similarity import difference
 import torch, torchvision
 answer = difference(contents, "resnet50", "wide_resnet50_2")
 with torch.device("meta"):

@@ -16,7 +16,7 @@ from browser.hostile import PAYLOADS
 from browser.saved import SavedPage, saved_page
 
 EDITOR, PLAYER, GRAPH = ".mkg-mask-editor", ".mkg-forward-player", ".mkg-model-graph"
-PLAYER_MODULE = "modulekg_widgets.widgets.forward_player.forward_player"
+PLAYER_MODULE = "modulekg_widgets.widgets.forward_player"
 MESSAGE = f"{PLAYER} .mkg-forward-message"
 SAID = f"text => document.querySelector('{MESSAGE}').textContent === text"
 SHOWN_MAPS = f"key => document.querySelector('{PLAYER} .mkg-forward-pictures').dataset.mkgMaps === key"
@@ -141,7 +141,7 @@ def test_coarse_pictures_without_finer_ones_are_said_to_be_coarse(
 ) -> None:
     """As of a large model: what came with the player is drawn, and is not said to be missing."""
     monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1)
-    monkeypatch.setattr("modulekg_widgets.engine.playback.first_pictures.BUDGET", 1500)
+    monkeypatch.setattr("modulekg_widgets.engine.playback.player.MAX_PREVIEW_BYTES", 1500)
     player = mk.ForwardPlayer(model, x)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
         for step in (1, 2):

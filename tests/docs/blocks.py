@@ -93,7 +93,7 @@ def run(document: Path) -> Outcome:
     Processes are forks of one that has imported what nearly all need, which takes longer than most blocks.
     """
     forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(["torchvision", "modulekg_widgets.widgets.workbench.workbench"])
+    forks.set_forkserver_preload(["torchvision", "modulekg_widgets.widgets.workbench"])
     with tempfile.TemporaryDirectory() as folder:
         output, empty = Path(folder, "printed"), Path(folder, "empty")
         empty.mkdir()

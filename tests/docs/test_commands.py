@@ -11,7 +11,7 @@ import pytest
 
 from architecture.documents import ROOT, blocks, documents, spans
 from docs.commands import commands, complaint, of_modulekg, unknown_extras
-from modulekg_widgets.engine.plugins import GROUP
+from modulekg_widgets.engine.plugins import ENTRY_POINT_GROUP
 from project_file import tomllib
 
 DOCUMENTS = {path.relative_to(ROOT).as_posix(): path for path in documents()}
@@ -39,7 +39,7 @@ def test_toml_can_be_read(document: Path) -> None:
     for block in blocks(document.read_text("utf-8"), "toml"):
         read = tomllib.loads(block)
         assert set(read) == {"project"}
-        assert set(read["project"]["entry-points"]) == {GROUP}
+        assert set(read["project"]["entry-points"]) == {ENTRY_POINT_GROUP}
 
 
 def test_every_page_that_installs_says_the_same() -> None:

@@ -12,8 +12,8 @@ from axes.rules.tables import EXAMPLES
 from extending.attention_references import ATTENTION
 from knowledge.exchanged import WRITTEN
 from modulekg_widgets.engine.adapters import adapters
-from modulekg_widgets.engine.axes import inference
-from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.inference import inference
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.knowledge.exchange import READERS, exporters
 from modulekg_widgets.engine.monitoring import metrics
 from modulekg_widgets.engine.monitoring.metrics import METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modulekg_widgets.engine.adapters import adapters
-from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.knowledge.exchange import exporters
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.operators.user_operators import user_operators

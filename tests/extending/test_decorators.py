@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.adapters import adapters
-from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.errors import DuplicateNameError
 from modulekg_widgets.engine.knowledge.exchange import exporters
 from modulekg_widgets.engine.monitoring.metric import ConfigError
@@ -64,7 +64,7 @@ EXTENSIONS = {
     "adapter": Extension("mk.adapter({})", (First, Second, nn.Linear), adapters),
     "importance": Extension("mk.importance({})", ("first", "second", "l1"), criteria),
     "metric": Extension(
-        'mk.metric({}, needs="Weight")', ("First", "Second", "RankMe"), METRICS, lambda table, name: table[name].made
+        'mk.metric({}, needs="Weight")', ("First", "Second", "RankMe"), METRICS, lambda table, name: table[name].make
     ),
     "exporter": Extension("mk.exporter({})", ("first", "second", "dot"), exporters),
 }  # fmt: skip

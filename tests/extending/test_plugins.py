@@ -25,7 +25,7 @@ mk.plugins()  # what is installed here is loaded before the tests lay out packag
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of packages that is on the path, with a loader that has not run; what is registered is gone after."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delenv(plugins.SWITCH, raising=False)
+    monkeypatch.delenv(plugins.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setattr(plugins, "_loader", Loader())
     monkeypatch.setattr(criteria, "entries", criteria.entries)
     before = set(sys.modules)
@@ -214,7 +214,7 @@ def test_a_plugin_may_use_this_package_while_it_is_loaded(site: Path) -> None:
     laid_out(site, "b-package", {"second": "second_module:register"}, second_module=called)
     start = time.monotonic()
     assert own(mk.plugins()) == {"first": None, "second": None}
-    assert time.monotonic() - start < plugins.LONGEST_WAIT / 2
+    assert time.monotonic() - start < plugins.MAX_WAIT / 2
     assert sys.modules["first_module"].seen == []
     assert own(*sys.modules["second_module"].seen) == {"first": None}
 
@@ -233,12 +233,12 @@ def test_two_threads_that_need_each_others_imports_do_not_wait_for_ever(site: Pa
     loading.join(20)
     assert not loading.is_alive()
     assert shared_module.answer is False
-    assert time.monotonic() - start < plugins.LONGEST_WAIT / 2
+    assert time.monotonic() - start < plugins.MAX_WAIT / 2
     assert own(mk.plugins()) == {"mine": None}
 
 
 def test_nobody_waits_longer_than_the_limit(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(plugins, "MAX_WAIT", 0.05)
     code = (
         "import threading\nfrom modulekg_widgets.engine import plugins\nanswers = []\n"
         "thread = threading.Thread(target=lambda: answers.append(plugins.load()))\nthread.start()\nthread.join()\n"

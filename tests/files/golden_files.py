@@ -21,10 +21,10 @@ from torch import nn
 import modulekg_widgets as mk
 from files.nets import Branches, Lists, Repeats, Shared, Sized
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files.config import with_config
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.config_json import add_config
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 EXTENSIONS = [".safetensors", ".gguf", ".onnx", ".pt", ".pth", ".pt2", ".safetensors.index.json", ".bin.index.json"]
@@ -65,8 +65,8 @@ def expected_path(path: Path) -> Path:
 
 def as_read(path: Path) -> Any:
     """What the reader tells of a file, as JSON has it."""
-    with opened(path) as source:
-        contents: FileContents = with_config(read(source), source)
+    with open_source(path) as source:
+        contents: FileContents = add_config(read_contents(source), source)
     told = dataclasses.asdict(contents)
     for tensor in told["tensors"]:
         del tensor["encoded"]  # the page reads no values

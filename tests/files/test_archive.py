@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.archive import LARGEST_DIRECTORY, MOST_MEMBERS, Archive
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
+from modulekg_widgets.engine.files.zip_archive import MAX_DIRECTORY_BYTES, MAX_MEMBERS, ZipArchive
 
 DIRECTORY_ENTRY, LOCAL_HEADER = b"PK\x01\x02", b"PK\x03\x04"
 
@@ -29,20 +29,20 @@ def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytea
 
 
 def refused(
-    tmp_path: Path, content: bytes | bytearray, look: Callable[[Archive], object] = lambda archive: None
+    tmp_path: Path, content: bytes | bytearray, look: Callable[[ZipArchive], object] = lambda archive: None
 ) -> str:
     """Why an archive is refused, when it is opened or looked at."""
     path = tmp_path / "forged.pt"
     path.write_bytes(content)
-    with opened(path) as source, pytest.raises(ModelFileError) as error:
-        look(Archive(source))
+    with open_source(path) as source, pytest.raises(ModelFileError) as error:
+        look(ZipArchive(source))
     assert "forged.pt" in str(error.value)
     return str(error.value)
 
 
 def read_all(path: Path) -> dict[str, bytes]:
-    with opened(path) as source:
-        archive = Archive(source)
+    with open_source(path) as source:
+        archive = ZipArchive(source)
         return {name: archive.read(name) for name in archive}
 
 
@@ -51,8 +51,8 @@ def test_members_are_read_as_they_were_written(tmp_path: Path, method: int) -> N
     members = {"net/data.pkl": b"\x80\x02.", "net/data/0": bytes(range(256)) * 9, "net/leer": b"", "net/ü/x": b"1"}
     path = tmp_path / "net.pt"
     path.write_bytes(zipped(members, method))
-    with opened(path) as source:
-        archive = Archive(source)
+    with open_source(path) as source:
+        archive = ZipArchive(source)
         assert archive.prefix == "net/"
         assert archive.names == ("data.pkl", "data/0", "leer", "ü/x")
         assert "data/0" in archive
@@ -75,8 +75,8 @@ def test_members_are_read_as_they_were_written(tmp_path: Path, method: int) -> N
 def test_prefix_is_the_folder_of_all(tmp_path: Path, names: list[str], prefix: str) -> None:
     path = tmp_path / "a.pt"
     path.write_bytes(zipped(dict.fromkeys(names, b"1")))
-    with opened(path) as source:
-        archive = Archive(source)
+    with open_source(path) as source:
+        archive = ZipArchive(source)
         assert archive.prefix == prefix
         assert archive.names == tuple(name.removeprefix(prefix) for name in names)
 
@@ -85,8 +85,8 @@ def test_weights_of_torch_are_found_in_place(tmp_path: Path) -> None:
     state = {"a": torch.rand(7, 3), "b": torch.arange(5)}
     path = tmp_path / "state.pth"
     torch.save(state, path)
-    with opened(path) as source:
-        archive = Archive(source)
+    with open_source(path) as source:
+        archive = ZipArchive(source)
         start = archive.place("data/0")
         assert start is not None
         assert source.read(start, archive.size("data/0")) == state["a"].numpy().tobytes()
@@ -105,8 +105,8 @@ def test_archives_of_torch_without_checksums_are_read(tmp_path: Path) -> None:
 def test_what_stands_before_an_archive_moves_its_members(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     path.write_bytes(b"#!/bin/sh\n" + zipped({"n/x": b"12345678"}))
-    with opened(path) as source:
-        archive = Archive(source)
+    with open_source(path) as source:
+        archive = ZipArchive(source)
         start = archive.place("x")
         assert start is not None
         assert source.read(start, 8) == b"12345678" == archive.read("x")
@@ -193,10 +193,10 @@ def test_methods_of_compression_that_torch_has_not(tmp_path: Path) -> None:
 def test_directories_larger_than_any_models(tmp_path: Path) -> None:
     start = time.process_time()
     many = DIRECTORY_ENTRY + bytes(42)
-    directory = many * (MOST_MEMBERS + 1)
+    directory = many * (MAX_MEMBERS + 1)
     end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 0, 0, len(directory), 0, 0)
     assert "members" in refused(tmp_path, directory + end)
-    directory = many * (LARGEST_DIRECTORY // len(many) + 1)
+    directory = many * (MAX_DIRECTORY_BYTES // len(many) + 1)
     end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 0, 0, len(directory), 0, 0)
     assert "bytes" in refused(tmp_path, directory + end)
     assert time.process_time() - start < 2

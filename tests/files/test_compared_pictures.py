@@ -49,7 +49,7 @@ class Deeper(Plain):
 
 
 class Other(Plain):
-    """`head` has another name."""
+    """`svg_header` has another name."""
 
     def __init__(self) -> None:
         super().__init__()

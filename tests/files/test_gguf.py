@@ -14,18 +14,18 @@ import torch
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files import gguf as reader
-from modulekg_widgets.engine.files.ggml_types import GGML_TYPES
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.formats import gguf as reader
+from modulekg_widgets.engine.files.formats.gguf import GGML_TYPES
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 U8, U32, F32, BOOL, TEXT, ARRAY, U64 = 0, 4, 6, 7, 8, 9, 10
 
 
 def contents(path: Path) -> FileContents:
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def read_bytes(folder: Path, content: bytes) -> FileContents:
@@ -155,7 +155,7 @@ def test_arrays_of_arrays_and_long_texts_are_told_in_short(tmp_path: Path) -> No
     found = read_bytes(tmp_path, gguf_of(keys, []))
     assert found.metadata["nested"] == "[[1, 2], [1, 2]]"
     assert found.metadata["many"] == "20 arrays"
-    assert len(str(found.metadata["long"])) == reader.LONGEST_TEXT + 1
+    assert len(str(found.metadata["long"])) == reader.MAX_TEXT_BYTES + 1
     assert found.metadata["broken"] == "��"
     assert "bits per weight" not in found.metadata
 
@@ -231,9 +231,9 @@ def test_short_arrays_within_arrays_cannot_take_for_ever(tmp_path: Path) -> None
 
 
 def test_more_tensors_than_are_read_in_time(tmp_path: Path) -> None:
-    many = [tensor(f"{at:x}.w", (0,)) for at in range(reader.MOST_TENSORS)]
+    many = [tensor(f"{at:x}.w", (0,)) for at in range(reader.MAX_TENSORS)]
     started = time.process_time()
-    assert len(read_bytes(tmp_path, gguf_of([], many)).tensors) == reader.MOST_TENSORS
+    assert len(read_bytes(tmp_path, gguf_of([], many)).tensors) == reader.MAX_TENSORS
     assert time.process_time() - started < 2
     with pytest.raises(ModelFileError, match="50,001 tensors"):
         read_bytes(tmp_path, gguf_of([], [*many, tensor("x", (0,))]))

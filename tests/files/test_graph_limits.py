@@ -9,10 +9,10 @@ import pytest
 
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files.graph_parts import MOST_CLASSES, MOST_MODULES, Allowance, NamedModules
-from modulekg_widgets.engine.files.onnx_modules import OnnxModules
-from modulekg_widgets.engine.files.readers import read
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.formats.onnx.onnx_modules import OnnxModules
+from modulekg_widgets.engine.files.graph_building import MAX_CLASSES, MAX_MODULES, NamedModules, ReadBudget
+from modulekg_widgets.engine.files.readers import read_contents
+from modulekg_widgets.engine.files.source import open_source
 
 pytest.importorskip("onnx")
 
@@ -50,22 +50,22 @@ def test_onnx_that_takes_too_long_is_refused(tmp_path: Path, name: str) -> None:
     path.write_bytes(field(8, b"\x10\x12") + FORGED[name])
     started = time.process_time()
     with (
-        opened(path) as source,
+        open_source(path) as source,
         pytest.raises(ModelFileError, match=r"larger files are not opened|too many to be read"),
     ):
-        read(source)
+        read_contents(source)
     assert time.process_time() - started < 2
 
 
 def test_modules_and_classes_beyond_any() -> None:
-    modules = NamedModules(Allowance("x"))
-    for at in range(MOST_MODULES):
-        modules.add(f"m{at}", f"C{at % (MOST_CLASSES - 1)}")
-    assert len(modules.parts()) == MOST_MODULES
+    modules = NamedModules(ReadBudget("x"))
+    for at in range(MAX_MODULES):
+        modules.add(f"m{at}", f"C{at % (MAX_CLASSES - 1)}")
+    assert len(modules.parts()) == MAX_MODULES
     with pytest.raises(ModelFileError, match="30,000 modules"):
         modules.add("one more")
-    modules = NamedModules(Allowance("x"))
-    for at in range(MOST_CLASSES):
+    modules = NamedModules(ReadBudget("x"))
+    for at in range(MAX_CLASSES):
         modules.add(f"m{at}", f"C{at}")
     with pytest.raises(ModelFileError, match="2,000 classes"):
         modules.add("one more", "D")
@@ -73,4 +73,4 @@ def test_modules_and_classes_beyond_any() -> None:
 
 def test_names_of_very_many_parts_are_not_held() -> None:
     with pytest.raises(ModelFileError, match="larger files are not opened"):
-        OnnxModules(Allowance("x")).hold(f"{at}." + "a." * 1990 + "w" for at in range(400))
+        OnnxModules(ReadBudget("x")).hold(f"{at}." + "a." * 1990 + "w" for at in range(400))

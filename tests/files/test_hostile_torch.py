@@ -18,18 +18,18 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files import torch_zip  # noqa: F401
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.formats.pickle import torch_checkpoint  # noqa: F401
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 LEGACY = {"_use_new_zipfile_serialization": False}
 
 
 def contents(path: Path) -> FileContents:
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def text(value: str) -> bytes:
@@ -121,7 +121,7 @@ def test_the_dangerous_is_named_first(tmp_path: Path) -> None:
 
 AUDIT = """
 import json, sys, time
-import modulekg_widgets.engine.files.torch_zip as torch_zip
+import modulekg_widgets.engine.files.formats.pickle.torch_checkpoint as torch_zip
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import readers, source
 paths, seen, times, peaks = sys.argv[1:], [], {}, {}

@@ -12,15 +12,16 @@ import torch
 from modulekg_widgets.engine import safetensors_header
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files import graph_parts, pickled
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files import graph_building
+from modulekg_widgets.engine.files.formats.pickle import pickle_contents
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 
 def contents(path: Path) -> FileContents:
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def not_opened(path: Path) -> str:
@@ -39,9 +40,9 @@ def safetensors(path: Path, count: int) -> Path:
 
 
 def test_safetensors_may_have_all_the_tensors_that_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = safetensors_header.MOST_PARTS // safetensors_header.MOST_TENSORS
-    monkeypatch.setattr(safetensors_header, "MOST_TENSORS", 5_000)
-    monkeypatch.setattr(safetensors_header, "MOST_PARTS", 5_000 * parts)
+    parts = safetensors_header.MAX_PARTS // safetensors_header.MAX_TENSORS
+    monkeypatch.setattr(safetensors_header, "MAX_TENSORS", 5_000)
+    monkeypatch.setattr(safetensors_header, "MAX_PARTS", 5_000 * parts)
     assert len(contents(safetensors(tmp_path / "x.safetensors", 5_000)).tensors) == 5_000
     assert "more than 5,000 tensors" in not_opened(safetensors(tmp_path / "y.safetensors", 5_001))
 
@@ -71,7 +72,7 @@ def test_a_checkpoint_of_more_numbers_than_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_more_tensors_than_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickled, "MOST_TENSORS", 5)
+    monkeypatch.setattr(pickle_contents, "MAX_TENSORS", 5)
     path = tmp_path / "x.pt"
     torch.save({str(at): torch.zeros(1) for at in range(6)}, path)
     assert "more than 5 tensors" in not_opened(path)
@@ -96,9 +97,9 @@ def test_an_onnx_file_of_sixty_thousand_operators_fits(tmp_path: Path, monkeypat
     graph = onnx.helper.make_graph(nodes, "g", values[:1], values[-1:], value_info=values[:-1])
     path = tmp_path / "x.onnx"
     path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
-    monkeypatch.setattr(graph_parts, "MOST_UNITS", graph_parts.MOST_UNITS // 600)
+    monkeypatch.setattr(graph_building, "MAX_UNITS", graph_building.MAX_UNITS // 600)
     found = contents(path).graph
     assert found is not None
     assert len(found.operators) == 100
-    monkeypatch.setattr(graph_parts, "MOST_UNITS", graph_parts.MOST_UNITS // 2)
+    monkeypatch.setattr(graph_building, "MAX_UNITS", graph_building.MAX_UNITS // 2)
     assert "operators" in not_opened(path)

@@ -12,9 +12,9 @@ from torch._export.passes._node_metadata_hook import _EMPTY_NN_MODULE_STACK_KEY
 
 from files.nets import Sized
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files.graph_parts import NO_MODULE
-from modulekg_widgets.engine.files.readers import read
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.graph_building import NO_MODULE
+from modulekg_widgets.engine.files.readers import read_contents
+from modulekg_widgets.engine.files.source import open_source
 
 
 def save_pt2(program: torch.export.ExportedProgram, path: Path) -> None:
@@ -39,8 +39,8 @@ def test_an_operator_of_no_module_is_in_that_around_it(tmp_path: Path, ending: s
         batch = {0: torch.export.Dim("batch", min=2, max=64)}
         save(torch.export.export(net, (torch.zeros(2, 8),), dynamic_shapes=(batch,)), path)
     assert NO_MODULE.encode() in path.read_bytes()
-    with opened(path) as source:
-        contents = read(source)
+    with open_source(path) as source:
+        contents = read_contents(source)
     bodies = {"true_graph_0", "false_graph_0", "then_branch", "else_branch"}
     assert contents.graph is not None
     modules = {part.path for part in contents.modules} | {operator.module for operator in contents.graph.operators}

@@ -14,10 +14,10 @@ from torch import nn
 
 from files.nets import NETS, Repeats, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import MissingPackageError
-from modulekg_widgets.engine.files.onnx_file import read_onnx
-from modulekg_widgets.engine.files.readers import READERS, read
+from modulekg_widgets.engine.files.formats.onnx.onnx_file import read_onnx
+from modulekg_widgets.engine.files.readers import READERS, read_contents
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
@@ -33,8 +33,8 @@ class Exported:
 
 def contents_of(path: Path) -> FileContents:
     assert READERS[".onnx"] is read_onnx
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def export(net: nn.Module, arguments: tuple, path: Path, dynamo: bool, **options: object) -> FileContents:

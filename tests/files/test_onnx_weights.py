@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from files.golden_files import FOLDER
-from modulekg_widgets.engine.files.comparison import FileDiff
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.files.model_file import ModelFile
 
 onnx = pytest.importorskip("onnx")
@@ -117,16 +117,20 @@ def test_tied_weights_draw_nothing(tmp_path: Path) -> None:
 
 
 def test_weights_that_several_modules_share_draw_nothing() -> None:
-    from modulekg_widgets.engine.files.onnx_modules import Standing, with_their_weights
+    from modulekg_widgets.engine.files.formats.onnx.onnx_modules import ModuleSource, assign_modules_by_weights
     from modulekg_widgets.engine.files.records import OperatorRecord, TensorRecord
 
     weight = TensorRecord("shared.weight", (4, 4), "float32", 64)
     operators = [OperatorRecord(f"op {at}", "MatMul", path, ("x", "shared.weight"), (f"y{at}",))
                  for at, path in enumerate(("encoder", "decoder"))]  # fmt: skip
-    told = [Standing.TOLD] * 2
-    assert [each.module for each in with_their_weights(operators, told, [weight], ["y1"])] == ["encoder", "decoder"]
-    assert [each.module for each in with_their_weights(operators[:1], told[:1], [weight], [])] == ["shared"]
-    assert [each.module for each in with_their_weights(operators[:1], [Standing.FIXED], [weight], [])] == ["encoder"]
+    told = [ModuleSource.EXPLICIT] * 2
+    assert [each.module for each in assign_modules_by_weights(operators, told, [weight], ["y1"])] == [
+        "encoder",
+        "decoder",
+    ]
+    assert [each.module for each in assign_modules_by_weights(operators[:1], told[:1], [weight], [])] == ["shared"]
+    enclosing = assign_modules_by_weights(operators[:1], [ModuleSource.ENCLOSING], [weight], [])
+    assert [each.module for each in enclosing] == ["encoder"]
 
 
 def test_weights_count_wherever_they_are_kept(tmp_path: Path) -> None:

@@ -14,24 +14,24 @@ import pytest
 
 from files.nets import check_edges
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.onnx_file import read_onnx
-from modulekg_widgets.engine.files.onnx_tensors import DTYPES
-from modulekg_widgets.engine.files.onnx_wire import SMALL
-from modulekg_widgets.engine.files.readers import READERS, read
+from modulekg_widgets.engine.files.formats.onnx.onnx_file import read_onnx
+from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import DTYPES
+from modulekg_widgets.engine.files.formats.onnx.onnx_wire import SMALL_MESSAGE_BYTES
+from modulekg_widgets.engine.files.readers import READERS, read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-PADDING = "x" * (2 * SMALL)  # makes a message one whose fields are looked at one by one
+PADDING = "x" * (2 * SMALL_MESSAGE_BYTES)  # makes a message one whose fields are looked at one by one
 ONE = np.float32([1, 2, 3])
 
 
 def contents_of(path: Path) -> FileContents:
     assert READERS[".onnx"] is read_onnx
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def value(name: str, shape: Any = (3,), dtype: int = TensorProto.FLOAT) -> Any:

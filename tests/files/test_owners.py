@@ -14,16 +14,16 @@ from torch import nn
 from torchvision.models import resnet18
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.files.comparison import FileDiff
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.files.model_file import ModelFile
-from modulekg_widgets.engine.files.owners import owners, without_counters
 from modulekg_widgets.engine.files.records import (
     FileContents,
-    ModulePart,
+    FileModuleRecord,
     OperatorGraph,
     OperatorRecord,
     TensorRecord,
 )
+from modulekg_widgets.engine.files.tensor_owners import renumber_names, tensor_owners
 
 
 def record(name: str, role: str | None = None) -> TensorRecord:
@@ -39,11 +39,11 @@ def contents(
         for at, (module, names) in enumerate(reads)
     )
     graph = OperatorGraph(operators, ("x",), (f"y{len(operators) - 1}",)) if operators else None
-    return FileContents("test", tensors, modules=tuple(map(ModulePart, modules)), graph=graph)
+    return FileContents("test", tensors, modules=tuple(map(FileModuleRecord, modules)), graph=graph)
 
 
 def owned(made: FileContents) -> list[tuple[str, str]]:
-    return [(path, name) for path, name, _ in owners(made)]
+    return [(path, name) for path, name, _ in tensor_owners(made)]
 
 
 def test_what_one_module_reads_is_of_it() -> None:
@@ -179,7 +179,7 @@ def test_names_to_compare_have_numbers_of_their_module() -> None:
         *map(record, ("Conv_7", "Conv_8", "a.Conv_1", "val_3", "9", "root_1", "b.fc_2", "Conv_11")),
         reads=[("a", "Conv_7 Conv_8 val_3 9"), ("b", "Conv_11")],
     )
-    assert [(path, name) for path, name, _ in without_counters(owners(made))] == [
+    assert [(path, name) for path, name, _ in renumber_names(tensor_owners(made))] == [
         ("a", "Conv"), ("a", "Conv_2"), ("a", "Conv_1"), ("a", "val"), ("a", ""), ("", "root_1"), ("b", "fc_2"),
         ("b", "Conv"),
     ]  # fmt: skip

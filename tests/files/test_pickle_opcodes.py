@@ -15,8 +15,16 @@ from typing import Any
 
 import pytest
 
-from modulekg_widgets.engine.files.pickle_opcodes import OPCODES, Pickles
-from modulekg_widgets.engine.files.pickle_tape import LONGEST_TEXT, Global, Key, LimitError, Long, Made, Persistent
+from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
+    MAX_TEXT_BYTES,
+    GlobalReference,
+    IdentityKey,
+    LimitError,
+    ObjectRecord,
+    PersistentReference,
+    TruncatedText,
+)
+from modulekg_widgets.engine.files.formats.pickle.pickle_opcodes import OPCODES, PickleStream
 
 PLAIN = {
     "numbers": [0, 1, -1, 255, 256, 65_535, 65_536, -(2**31), 2**31, 2**63, -(2**200), 1.5, -0.0, 1e300],
@@ -28,11 +36,11 @@ PLAIN = {
 
 
 def load(content: bytes) -> Any:
-    return Pickles.of(content).load()
+    return PickleStream.of(content).load()
 
 
 def named(content: bytes) -> set[str]:
-    pickles = Pickles.of(content)
+    pickles = PickleStream.of(content)
     pickles.load()
     return {found.path for found in pickles.globals.values()}
 
@@ -50,10 +58,10 @@ def test_plain_values_are_what_was_pickled(protocol: int) -> None:
 @pytest.mark.parametrize("protocol", range(6))
 def test_what_would_be_made_is_noted_down(protocol: int) -> None:
     made = load(pickle.dumps(argparse.Namespace(lr=0.1, size=(1, 2)), protocol))
-    assert isinstance(made, Made)
+    assert isinstance(made, ObjectRecord)
     assert made.state == {"lr": 0.1, "size": (1, 2)}
     ordered = load(pickle.dumps(collections.OrderedDict(a=1), protocol))
-    assert ordered.maker == Global("collections", "collections.OrderedDict")
+    assert ordered.maker == GlobalReference("collections", "collections.OrderedDict")
     assert ordered.entries == {"a": 1} or ordered.args == ([["a", 1]],)
     day = load(pickle.dumps(datetime.date(2020, 1, 2), protocol))
     assert day.maker.path == "datetime.date"
@@ -91,7 +99,7 @@ IMPORTS = {
 def test_what_a_pickle_imports_is_named_whatever_imports_it(opcode: str) -> None:
     assert named(IMPORTS[opcode]) == {"posix.system"}
     made = load(IMPORTS[opcode])
-    assert made.maker == Global("posix", "posix.system")
+    assert made.maker == GlobalReference("posix", "posix.system")
     assert "x" in (made.state, *made.args)
 
 
@@ -125,17 +133,17 @@ def test_references_stay_references() -> None:
 
 def test_persistent_ids_are_kept() -> None:
     found = load(b"\x80\x02(" + text("storage") + text("../../x") + b"tQ.")
-    assert isinstance(found, Persistent)
+    assert isinstance(found, PersistentReference)
     assert found.key == ("storage", "../../x")
     assert load(b"Pkey\n.").key == "key"
 
 
 def test_long_texts_and_bytes_are_known_by_their_lengths() -> None:
     for protocol in range(6):
-        value = {"text": "y" * (LONGEST_TEXT + 10), "after": 1}
+        value = {"text": "y" * (MAX_TEXT_BYTES + 10), "after": 1}
         found = load(pickle.dumps(value, protocol))
-        assert isinstance(found["text"], Long)
-        assert found["text"].length == LONGEST_TEXT + 10
+        assert isinstance(found["text"], TruncatedText)
+        assert found["text"].length == MAX_TEXT_BYTES + 10
         assert found["text"].head.startswith(b"yyy")
         assert found["after"] == 1
     found = load(pickle.dumps([b"z" * (5 << 20), bytearray(9 << 20), "end"], 5))
@@ -153,7 +161,7 @@ def test_parts_of_a_file_make_what_the_whole_makes() -> None:
         reads.append(length)
         return content[offset : offset + length]
 
-    pickles = Pickles(read, len(content))
+    pickles = PickleStream(read, len(content))
     assert pickles.load() == value
     assert pickles.load() == "second"
     assert pickles.position == len(content)
@@ -162,14 +170,18 @@ def test_parts_of_a_file_make_what_the_whole_makes() -> None:
 
 def test_keys_that_would_take_for_ever_to_hash_are_kept_by_identity() -> None:
     deep = b"\x80\x02})" + b"\x85" * 300_000 + b"Ns."
-    assert isinstance(next(iter(load(deep))), Key)
+    assert isinstance(next(iter(load(deep))), IdentityKey)
     one_hash = (1 << 61) - 1  # hash() of its multiples is 0
     numbers = b"".join(b"\x8a\x0c" + (one_hash * number).to_bytes(12, "little") + b"N" for number in range(1, 100_000))
     started = time.process_time()
     found = load(b"\x80\x02}(" + numbers + b"u.")
     assert len(found) == 99_999
     assert time.process_time() - started < 2
-    assert [type(key) for key in load(pickle.dumps({2.5: 1, 9_999: 2, -9_999: 3}))] == [Key, Key, Key]
+    assert [type(key) for key in load(pickle.dumps({2.5: 1, 9_999: 2, -9_999: 3}))] == [
+        IdentityKey,
+        IdentityKey,
+        IdentityKey,
+    ]
     assert [key.value for key in load(pickle.dumps({2.5: 1, 9_999: 2}))] == [2.5, 9_999]
 
 
@@ -200,12 +212,14 @@ def test_escapes_are_those_of_python() -> None:
 def test_texts_beyond_what_is_kept_are_known_by_their_lengths() -> None:
     wide = "😀" + "x" * 1_000_000
     found = load(pickle.dumps([f"{wide}{number}" for number in range(40)], 4))
-    assert [type(each) for each in found] == [str] * 16 + [Long] * 24
+    assert [type(each) for each in found] == [str] * 16 + [TruncatedText] * 24
     assert found[-1].length == 1_000_006
     assert [type(each) for each in load(b"(" + (b"V\\u0100" + b"x" * 999_999 + b"\n") * 20 + b"t.")][15:] == [str] + [
-        Long
+        TruncatedText
     ] * 4
-    assert {type(each) for each in load(pickle.dumps([bytes(1 << 20) + bytes([at]) for at in range(3)], 4))} == {Long}
+    assert {type(each) for each in load(pickle.dumps([bytes(1 << 20) + bytes([at]) for at in range(3)], 4))} == {
+        TruncatedText
+    }
     found = load(b"(" + (b"B\0\0\x08\0" + bytes(1 << 19)) * 200 + b"t.")
     assert sum(type(each) is bytes for each in found) == 128
     assert found[-1].length == 1 << 19

@@ -20,11 +20,11 @@ from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE, serialize
 
 from files.nets import NETS, Inner, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.archive import Archive
-from modulekg_widgets.engine.files.pt2 import is_pt2, read_pt2
-from modulekg_widgets.engine.files.pt2_schema import DTYPES, LAYOUTS, MEMORY_FORMATS, size_text
+from modulekg_widgets.engine.files.formats.pt2.pt2 import is_pt2, read_pt2
+from modulekg_widgets.engine.files.formats.pt2.pt2_graph import DTYPES, LAYOUTS, MEMORY_FORMATS, size_text
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
+from modulekg_widgets.engine.files.zip_archive import ZipArchive
 
 PROGRAM = "models/model.json"
 WEIGHTS = "data/weights/model_weights_config.json"
@@ -39,8 +39,8 @@ class Exported:
 
 
 def contents_of(path: Path) -> FileContents:
-    with opened(path) as source:
-        return read_pt2(Archive(source), source)
+    with open_source(path) as source:
+        return read_pt2(ZipArchive(source), source)
 
 
 def export(net: nn.Module, arguments: tuple, path: Path, **options: Any) -> Exported:
@@ -287,8 +287,8 @@ def test_what_is_an_archive_of_torch_export(exported: Callable[[str], Exported],
     weights = {"data.pkl": b"", "data/0": b""}
     for content, known in ((parts, True), ({PROGRAM: b""}, True), ({"archive_format": b""}, True), (weights, False)):
         path.write_bytes(zipped(content))
-        with opened(path) as source:
-            assert is_pt2(Archive(source)) == known
+        with open_source(path) as source:
+            assert is_pt2(ZipArchive(source)) == known
 
 
 def test_archives_without_a_program(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import torch
 
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
-from modulekg_widgets.engine.files.source import opened
+from modulekg_widgets.engine.files.source import open_source
 
 FIRST, SECOND = (f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2))
 
@@ -22,8 +22,8 @@ FIRST, SECOND = (f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)
 def indexed(folder: Path, listed: dict[str, str]) -> FileContents:
     path = folder / "pytorch_model.bin.index.json"
     path.write_text(json.dumps({"metadata": {"total_size": 64}, "weight_map": listed}))
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def written(folder: Path, **more: Any) -> dict[str, str]:

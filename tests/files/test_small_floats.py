@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from modulekg_widgets.engine.files.small_floats import is_small_float, small_float
+from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import is_small_float, small_float
 
 DTYPES = [
     torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2,

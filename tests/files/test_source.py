@@ -13,7 +13,7 @@ import torch
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.source import is_plain_path, opened
+from modulekg_widgets.engine.files.source import is_safe_path, open_source
 
 Attack = Callable[[Path, Path], None]
 
@@ -32,7 +32,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def read(path: Path, name: str) -> str:
-    with opened(path) as source, source.beside(name) as other:
+    with open_source(path) as source, source.beside(name) as other:
         return other.read().decode()
 
 
@@ -42,7 +42,7 @@ def read(path: Path, name: str) -> str:
 )
 def test_a_file_is_found_in_the_folder_and_below_it(model: Path, name: str, content: str) -> None:
     assert read(model, name) == content
-    with opened(model) as source:
+    with open_source(model) as source:
         assert source.has_beside(name)
         assert not source.has_beside(f"{name}.more")
 
@@ -54,10 +54,10 @@ def test_a_file_is_found_in_the_folder_and_below_it(model: Path, name: str, cont
      "w.bin\0", "w.bin:stream", "a/" * 20 + "w.bin", "a" * 5_000],
 )  # fmt: skip
 def test_a_path_that_may_lead_elsewhere_is_refused(model: Path, name: str) -> None:
-    assert not is_plain_path(name)
+    assert not is_safe_path(name)
     with pytest.raises(ModelFileError, match="no file of its folder"):
         read(model, name)
-    with opened(model) as source:
+    with open_source(model) as source:
         assert not source.has_beside(name)
 
 
@@ -76,7 +76,7 @@ def test_a_link_on_the_way_is_refused(model: Path, name: str) -> None:
 def test_what_is_not_there_is_told_by_its_name(model: Path) -> None:
     with pytest.raises(ModelFileError, match=r"^sub/gone\.bin cannot be read"):
         read(model, "./sub/gone.bin")
-    with opened(model) as source:
+    with open_source(model) as source:
         assert source.path_beside("sub/gone.bin") == str(model.parent / "sub" / "gone.bin")
 
 
@@ -185,7 +185,10 @@ def test_links_of_a_snapshot_lead_to_its_own_blobs_alone(hub: Path, tmp_path: Pa
     (elsewhere / "config.json").write_text(json.dumps({"architectures": ["Secret"]}))
     attack(hub, elsewhere)
     snapshot = hub if hub.exists() else hub.parent.with_name("revisions") / hub.name
-    with opened(snapshot / "model-0.safetensors") as source, pytest.raises(ModelFileError, match="is a link") as caught:
+    with (
+        open_source(snapshot / "model-0.safetensors") as source,
+        pytest.raises(ModelFileError, match="is a link") as caught,
+    ):
         source.path_beside("config.json")
     assert "put the file itself there" in str(caught.value)
     file = mk.open_file(snapshot / "model-0.safetensors")
@@ -200,5 +203,5 @@ def test_a_folder_that_is_a_link_leads_to_no_other_snapshot(hub: Path, tmp_path:
     (other.parents[1] / "blobs" / "c").write_text("secret")
     os.symlink("../../blobs/c", other / "config.json")
     os.symlink(other, hub / "sub")
-    with opened(hub / "model-0.safetensors") as source, pytest.raises(ModelFileError, match="where sub is a link"):
+    with open_source(hub / "model-0.safetensors") as source, pytest.raises(ModelFileError, match="where sub is a link"):
         source.path_beside("sub/config.json")

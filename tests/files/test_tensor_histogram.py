@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError
-from modulekg_widgets.engine.views import tensor_histogram as module
-from modulekg_widgets.engine.views.tensor_histogram import BINS, histogram_line, tensor_histogram
+from modulekg_widgets.engine.views import file_payload as module
+from modulekg_widgets.engine.views.file_payload import BINS, histogram_line, tensor_histogram
 
 
 def histogram(tmp_path: Path, tensor: torch.Tensor) -> dict:
@@ -53,8 +53,8 @@ def test_ranges_of_any_width_have_edges_that_grow(tmp_path: Path, values: list[f
 
 
 def test_a_large_tensor_is_looked_at_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NUMBERS", 10_000)
-    monkeypatch.setattr(module, "PIECE", 500)
+    monkeypatch.setattr(module, "MAX_NUMBERS", 10_000)
+    monkeypatch.setattr(module, "PIECE_NUMBERS", 500)
     found = histogram(tmp_path, torch.arange(1_000_000.0))
     assert (found["elements"], found["sampled"]) == (1_000_000, 10_000)
     assert (found["min"], found["max"]) == (0.0, 999_999.0)  # the first piece and the last
@@ -71,7 +71,7 @@ def test_strided_tensors_are_counted_without_what_repeats(tmp_path: Path) -> Non
 def test_never_more_than_a_piece_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
     as_floats = module._finite
-    monkeypatch.setattr(module, "PIECE", 1000)
+    monkeypatch.setattr(module, "PIECE_NUMBERS", 1000)
     monkeypatch.setattr(module, "_finite", lambda piece: looked_at.append(piece.numel()) or as_floats(piece))
     assert sum(histogram(tmp_path, torch.ones(25_500))["counts"]) == 25_500
     assert max(looked_at) == 1000

@@ -20,11 +20,11 @@ from torch import nn
 import modulekg_widgets as mk
 from files.nets import Lists
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files import torch_zip
-from modulekg_widgets.engine.files.readers import read
+from modulekg_widgets.engine.files.formats.pickle import torch_checkpoint
+from modulekg_widgets.engine.files.formats.pickle.torch_names import SAFE_GLOBALS, SCRIPT_TYPES
+from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents, TensorRecord
-from modulekg_widgets.engine.files.source import opened
-from modulekg_widgets.engine.files.torch_names import SAFE, SCRIPT_TYPES
+from modulekg_widgets.engine.files.source import open_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 LEGACY = {"_use_new_zipfile_serialization": False}
@@ -45,8 +45,8 @@ class Tied(nn.Module):
 
 
 def contents(path: Path) -> FileContents:
-    with opened(path) as source:
-        return read(source)
+    with open_source(path) as source:
+        return read_contents(source)
 
 
 def saved(value: Any, path: Path, **options: Any) -> FileContents:
@@ -278,7 +278,7 @@ def test_lists_of_scripted_modules_are_no_code_that_loading_would_run(tmp_path: 
     torch.jit.save(torch.jit.script(Lists()), str(path))
     found = contents(path)
     assert "torch.jit._pickle.build_intlist" in found.classes
-    assert found.warnings == (torch_zip.SCRIPT_WARNING,)
+    assert found.warnings == (torch_checkpoint.SCRIPT_WARNING,)
     for name in ("torch.jit._pickle\nbuild_intlist", "torch.jit._pickle\nos.system"):  # elsewhere they are code
         (tmp_path / "x.pkl").write_bytes(b"\x80\x02c" + name.encode() + b"\n]\x85R.")
         assert name.replace("\n", ".") in contents(tmp_path / "x.pkl").warnings[0]
@@ -324,8 +324,8 @@ def test_bytes_of_the_other_order_are_not_offered_as_they_are(tmp_path: Path) ->
 def test_what_torch_holds_to_be_safe_is_known() -> None:
     unpickler = pytest.importorskip("torch._weights_only_unpickler")
     theirs = set(unpickler._get_allowed_globals())
-    assert theirs <= SAFE
-    assert all(not hasattr(torch, name.rpartition(".")[2]) for name in SAFE - theirs if name.count(".") == 1)
+    assert theirs <= SAFE_GLOBALS
+    assert all(not hasattr(torch, name.rpartition(".")[2]) for name in SAFE_GLOBALS - theirs if name.count(".") == 1)
 
 
 def test_a_checkpoint_that_torch_loads_safely_has_no_warning(tmp_path: Path) -> None:
@@ -359,8 +359,8 @@ def test_many_tensors_take_two_seconds_for_fifty_thousand(tmp_path: Path) -> Non
     path = tmp_path / "x.pt"
     torch.save(state, path)
     started = time.process_time()
-    with opened(path) as source:
-        found = torch_zip.read_any_pickle(source)
+    with open_source(path) as source:
+        found = torch_checkpoint.read_any_pickle(source)
     taken = time.process_time() - started
     assert len(found.tensors) == 15_000
     assert taken < 1.5  # 0.4 on a machine that does nothing else

@@ -182,9 +182,9 @@ def plain_values() -> dict[str, Any]:
 
 
 def digests() -> dict[str, str]:
-    from modulekg_widgets.engine.identity import values  # noqa: F401  it registers the encodings
-    from modulekg_widgets.engine.identity.encoding import Encoder
-    from modulekg_widgets.engine.identity.packing import digest
+    from modulekg_widgets.engine.identity.encoding import python_values  # noqa: F401  it registers the encodings
+    from modulekg_widgets.engine.identity.encoding.packing import digest
+    from modulekg_widgets.engine.identity.encoding.python_values import Encoder
 
     things = plain_values() | local_things(5)
     return {name: digest(Encoder().encode(value, "")).hex() for name, value in things.items()}

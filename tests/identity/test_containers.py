@@ -8,7 +8,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from identity.samples import Holder, digest
-from modulekg_widgets.engine.identity.encoding import Encoder
+from modulekg_widgets.engine.identity.encoding.python_values import Encoder
 
 
 class Node:

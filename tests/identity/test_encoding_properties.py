@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modulekg_widgets.engine.identity import values  # noqa: F401  it registers the encodings
-from modulekg_widgets.engine.identity.encoding import Encoder
+from modulekg_widgets.engine.identity.encoding import python_values  # noqa: F401  it registers the encodings
+from modulekg_widgets.engine.identity.encoding.python_values import Encoder
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.binary(max_size=8)

@@ -14,7 +14,7 @@ import modulekg_widgets as mk
 from axes.transformers_models import CASES
 from identity.samples import zoo_model
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 
 Stages = dict[str, int]  # the blocks in each stage, by its path
 

@@ -13,13 +13,12 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module, zoo_model
-from modulekg_widgets.engine.identity.fingerprint import Identities
-from modulekg_widgets.engine.identity.merkle import regular_digest
-from modulekg_widgets.engine.identity.own_structure import MANY
+from modulekg_widgets.engine.identity.encoding.module_digests import BATCH_SIZE
+from modulekg_widgets.engine.identity.fingerprint import Identities, fast_tree_digest
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
-FEW = MANY + 3  # the odd one stands in a second helping
+FEW = BATCH_SIZE + 3  # the odd one stands in a second helping
 
 
 def linear() -> nn.Linear:
@@ -125,7 +124,7 @@ def test_every_model_has_one_digest_however_it_is_read() -> None:
         whole = mk.hierarchy(model).root.fingerprint
         assert mk.fingerprint(model) == whole
         assert mk.fingerprint(model).opaque_paths == whole.opaque_paths
-        regular += regular_digest(model) is not None
+        regular += fast_tree_digest(model) is not None
     assert regular > 0.9 * len(models)  # the quick way serves them, not its substitute
 
 
@@ -134,7 +133,7 @@ def test_many_at_a_time_have_the_digests_of_one_by_one(monkeypatch: pytest.Monke
     models = [*map(zoo_model, torchvision_builders()), *map(nasty_module, sorted(NASTY)), *ODD.values(), *SAME.values()]
     models = [model for model in models if _has_identity(model)]
     many = [Identities(walk(model)).digests for model in models]
-    monkeypatch.setattr("modulekg_widgets.engine.identity.own_structure._Layout.columns", lambda *_: None)
+    monkeypatch.setattr("modulekg_widgets.engine.identity.encoding.module_digests._Layout.columns", lambda *_: None)
     assert [Identities(walk(model)).digests for model in models] == many
 
 
@@ -165,7 +164,7 @@ def test_what_is_irregular_is_left_to_the_walk() -> None:
     empty = nn.Sequential(nn.ReLU())
     empty.register_module("none", None)
     for model in (nn.Sequential(shared, shared), cycle, empty, torch.compile(nn.ReLU())):
-        assert regular_digest(model) is None  # type: ignore[arg-type]
+        assert fast_tree_digest(model) is None  # type: ignore[arg-type]
         assert mk.fingerprint(model) == mk.hierarchy(model).root.fingerprint  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from cases.nasty_modules import NASTY
 from knowledge.graphs import contents_of, zoo_contents
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 PAYLOADS = [

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from identity.samples import zoo_model
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord, StructureNode, model_record
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, ModelRecord, StructureNode, model_record
 
 FEW = (
     "densenet121", "densenet161", "efficientnet_b0", "efficientnet_b1", "resnet18", "resnet34", "resnet50",

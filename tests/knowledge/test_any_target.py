@@ -12,12 +12,12 @@ from torch import nn
 import modulekg_widgets as mk
 from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.domain import Domain
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.modality import modality
-from modulekg_widgets.engine.knowledge.prediction.observations import image_size_of, words_of
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.applicability_domain import ApplicabilityDomain
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import modality
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import training_image_size, training_words
 
 WIDTHS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 
@@ -224,38 +224,43 @@ def test_kinds_of_inputs(model: nn.Module, inputs: tuple[int, ...] | None, kind:
 
 
 def test_words_of_a_training() -> None:
-    assert words_of({"tag": "fb_in22k_ft_in1k", "image_size": 224, "results": {}, "device": "cpu", "lr": 0.1}) == {
-        "fb", "in22k", "ft", "in1k",
-    }  # fmt: skip
-    assert words_of({"optimizer": "sgd", "distilled": True}) == {"optimizer sgd", "distilled True"}
-    assert image_size_of({"image_size": 224}) == 224.0
-    assert image_size_of({"image_size": True}) is None
-    assert image_size_of({"image_size": math.inf}) is None
-    assert image_size_of({"image_size": 10**400}) is None
-    assert image_size_of({"image_size": "big"}) is None
+    assert training_words(
+        {"tag": "fb_in22k_ft_in1k", "image_size": 224, "results": {}, "device": "cpu", "lr": 0.1}
+    ) == {
+        "fb",
+        "in22k",
+        "ft",
+        "in1k",
+    }
+    assert training_words({"optimizer": "sgd", "distilled": True}) == {"optimizer sgd", "distilled True"}
+    assert training_image_size({"image_size": 224}) == 224.0
+    assert training_image_size({"image_size": True}) is None
+    assert training_image_size({"image_size": math.inf}) is None
+    assert training_image_size({"image_size": 10**400}) is None
+    assert training_image_size({"image_size": "big"}) is None
 
 
 def test_of_one_family_alone_models_are_told_that_are_as_alike_as_these() -> None:
-    one = Domain([sample_of(name) for name in ("resnet18", "resnet50", "resnet152")])
+    one = ApplicabilityDomain([sample_of(name) for name in ("resnet18", "resnet50", "resnet152")])
     asked = [sample_of(name) for name in ("resnet34", "wide_resnet50_2", "vit_b_16", "vgg16")]
     told = [reason == "" for reason in one.reasons(asked)]
     assert told == [True, True, False, False]
     assert "no known model has a structure like it" in one.reasons(asked)[2]
     known = ("resnet18", "resnet50", "resnet152", "vgg11", "vit_b_32", "squeezenet1_1")
-    several = Domain([sample_of(name) for name in known])
+    several = ApplicabilityDomain([sample_of(name) for name in known])
     assert several.reasons(asked) == [""] * 4
 
 
 def test_sizes_are_told_as_far_beyond_known_ones_as_these_lie_apart() -> None:
-    few = Domain([sample_of(name) for name in ("resnet50", "resnet101")])  # 26 and 45 million
-    many = Domain([sample_of(name) for name in ("resnet18", "resnet50", "wide_resnet101_2")])  # 12 to 127
+    few = ApplicabilityDomain([sample_of(name) for name in ("resnet50", "resnet101")])  # 26 and 45 million
+    many = ApplicabilityDomain([sample_of(name) for name in ("resnet18", "resnet50", "wide_resnet101_2")])  # 12 to 127
     assert (
         "11,689,512 parameters, and the known models 25,557,032 to 44,549,160"
         in few.reasons([sample_of("resnet18")])[0]
     )
     assert few.reasons([sample_of("resnet152")]) == [""]
     assert many.reasons([sample_of("resnet101")]) == [""]
-    alone = Domain([sample_of("resnet50")])
+    alone = ApplicabilityDomain([sample_of("resnet50")])
     assert [reason == "" for reason in alone.reasons([sample_of("resnet50"), sample_of("resnet34")])] == [True, False]
 
 

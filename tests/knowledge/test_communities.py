@@ -8,9 +8,9 @@ import pytest
 
 from knowledge.graphs import key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
-from modulekg_widgets.engine.knowledge.analysis.communities import METHODS, communities, community_of
+from modulekg_widgets.engine.knowledge.analysis.communities import COMMUNITY_METHODS, communities, detect_communities
 from modulekg_widgets.engine.knowledge.analysis.containment import containment
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 # two groups of four that hold each other, one edge between them, and one structure alone
@@ -34,7 +34,7 @@ def modularity(contents: Contents, community: dict[str, int]) -> float:
     return sum(inside[c] / len(pairs) - (degrees[c] / 2 / len(pairs)) ** 2 for c in inside)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMMUNITY_METHODS)
 def test_two_groups_are_found(method: str) -> None:
     contents = made_up(TWO, {"model": {"a": 1, "e": 2, "h": 9}})
     table = communities(contents, method)
@@ -44,14 +44,14 @@ def test_two_groups_are_found(method: str) -> None:
     assert table["community"].tolist() == [0] * 4 + [1] * 4 + [2]
     groups = {group["class"].tolist()[0]: group["count"].tolist() for _, group in table.groupby("community")}
     assert groups["h"] == [9, 2, 0, 0]
-    by_key, quality = community_of(contents, method)
+    by_key, quality = detect_communities(contents, method)
     assert table.attrs["modularity"] == quality == pytest.approx(modularity(contents, by_key))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMMUNITY_METHODS)
 def test_a_few_models_of_torchvision(method: str) -> None:
     contents = zoo_contents()
-    by_key, quality = community_of(contents, method)
+    by_key, quality = detect_communities(contents, method)
     assert set(by_key) == set(contents.modules)
     assert quality == pytest.approx(modularity(contents, by_key))
     assert quality > 0.6
@@ -60,7 +60,7 @@ def test_a_few_models_of_torchvision(method: str) -> None:
     assert communities(contents, method, seed=3).equals(communities(contents, method, seed=3))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMMUNITY_METHODS)
 def test_the_order_of_adding_does_not_count(method: str) -> None:
     contents = zoo_contents(("resnet18", "squeezenet1_1"))
     turned = Contents(modules=dict(reversed(contents.modules.items())), models=contents.models)
@@ -84,13 +84,13 @@ def test_the_seed_of_hashes_does_not_count() -> None:
         env={"PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert other.stdout.strip() == str(sorted(community_of(ring_of(97))[0].items()))
+    assert other.stdout.strip() == str(sorted(detect_communities(ring_of(97))[0].items()))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", COMMUNITY_METHODS)
 @pytest.mark.parametrize("slots", [{}, {"a": []}, {"a": [], "b": []}, {"a": ["a"]}], ids=str)
 def test_graphs_with_nothing_to_part(slots: dict[str, list[str | None]], method: str) -> None:
-    by_key, quality = community_of(made_up(slots), method)
+    by_key, quality = detect_communities(made_up(slots), method)
     assert sorted(by_key.values()) == list(range(len(slots)))
     assert set(by_key) == {key(name) for name in slots}
     assert quality == 0
@@ -116,7 +116,7 @@ def test_no_seeds(seed: int) -> None:
 
 
 def test_large_seeds() -> None:
-    for method in METHODS:
+    for method in COMMUNITY_METHODS:
         assert len(communities(made_up(TWO), method, seed=2**70)) == len(TWO)
 
 

@@ -8,22 +8,26 @@ import pytest
 from torch import nn
 
 from knowledge.graphs import contents_of, key, made_up, zoo_contents
-from modulekg_widgets.engine.knowledge.analysis.communities import communities, community_of
-from modulekg_widgets.engine.knowledge.analysis.community_names import LONGEST, community_names
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.communities import (
+    MAX_TERM_LENGTH,
+    communities,
+    community_names,
+    detect_communities,
+)
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 FAMILY = ("efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "resnet18", "resnet50")
 
 
 def names_of(contents: Contents, method: str = "louvain") -> list[str]:
-    return community_names(contents, community_of(contents, method)[0])
+    return community_names(contents, detect_communities(contents, method)[0])
 
 
 @pytest.mark.parametrize("method", ["louvain", "leiden"])
 @pytest.mark.parametrize("models", [FAMILY, ("resnet18", "squeezenet1_1", "densenet121")], ids=len)
 def test_no_two_communities_have_one_name(models: tuple[str, ...], method: str) -> None:
     contents = zoo_contents(models)
-    number_of, _ = community_of(contents, method)
+    number_of, _ = detect_communities(contents, method)
     found = community_names(contents, number_of)
     assert len(found) == max(number_of.values()) + 1 > 3
     assert len(set(found)) == len(found)
@@ -82,7 +86,7 @@ def test_what_two_terms_share_is_said_once_and_long_ones_are_cut() -> None:
     number_of = {key(name): number for name, number in zip("abcdef", (0, 0, 0, 0, 1, 1), strict=True)}
     merged = dict.fromkeys(number_of, 0)
     assert "swin_v2_b + s" in _by_models(contents, number_of)
-    assert all(len(name) <= 2 * LONGEST + 60 for name in community_names(contents, merged))
+    assert all(len(name) <= 2 * MAX_TERM_LENGTH + 60 for name in community_names(contents, merged))
 
 
 def _by_models(contents: Contents, number_of: dict[str, int]) -> list[str]:

@@ -12,8 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PropertyError, UnknownNameError
-from modulekg_widgets.engine.knowledge.contents import JobNode
-from modulekg_widgets.engine.knowledge.results import Result, results_of
+from modulekg_widgets.engine.knowledge.facts.contents import JobNode
+from modulekg_widgets.engine.knowledge.facts.results import Result, results_of
 
 WIDTHS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 

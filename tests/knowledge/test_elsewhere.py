@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from knowledge.zoo_contents import contents_of, zoo_record
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import likeness
-from modulekg_widgets.engine.knowledge.prediction.modality import task_of
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import dataset_similarity, task_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published_models, published_records
 from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
 
 NEW = DataSetNode("new", {"task": "image classification", "classes": 10, "image_size": 32})
 
@@ -37,7 +36,7 @@ def test_data_sets_without_properties_do_not_tell_of_one_that_has_some(count: in
         assert f"order of {IMAGENET}" in each.predictor
         assert each.low <= each.value <= each.high  # type: ignore[operator]
     values = [each.value for each in told]
-    truth = [published()[each.model].values["acc@1"] for each in told]
+    truth = [published_models()[each.model].values["acc@1"] for each in told]
     assert np.corrcoef(values, truth)[0, 1] > 0.9  # type: ignore[arg-type]
 
 
@@ -64,9 +63,9 @@ def test_tasks_are_alike_by_what_they_mean() -> None:
     plain = DataSetNode("plain", {"task": "classification", "classes": 10})
     pictures = DataSetNode("pictures", {"task": "image classification", "classes": 10})
     text = DataSetNode("text", {"task": "text classification", "classes": 10})
-    assert likeness(plain, pictures) == pytest.approx(0.9)
-    assert likeness(pictures, text) == 0
-    assert likeness(DataSetNode("a", {}), pictures) == 0
+    assert dataset_similarity(plain, pictures) == pytest.approx(0.9)
+    assert dataset_similarity(pictures, text) == 0
+    assert dataset_similarity(DataSetNode("a", {}), pictures) == 0
 
 
 def test_a_model_of_the_zoo_is_not_for_every_task() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError, UnknownNameError
-from modulekg_widgets.engine.knowledge.equivalence.comparison import Equivalence, compared
+from modulekg_widgets.engine.knowledge.equivalence.comparison import Equivalence, compare_models
 from sampling import sampled
 
 # timm's name, torchvision's, and where they part, empty for those that do not
@@ -162,7 +162,7 @@ def linear() -> nn.Linear:
 
 
 def same(a: nn.Module, b: nn.Module) -> bool:
-    return compared(a, b, torch.ones(2, 4, 8, 8)).same
+    return compare_models(a, b, torch.ones(2, 4, 8, 8)).same
 
 
 ALIKE: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], Any]]] = {
@@ -234,7 +234,7 @@ OTHERS: dict[str, tuple[nn.Module, nn.Module]] = {
 def test_other_functions_are_not_the_same(name: str) -> None:
     a, b = OTHERS[name]
     x = torch.ones(2, 4, 8, 8)
-    found = compared(a, b, x)
+    found = compare_models(a, b, x)
     assert not found.same
     assert found.differs
     assert found.parameters.empty
@@ -256,7 +256,9 @@ def test_tables_count_by_their_numbers_and_statistics_as_weights() -> None:
     assert same(Table(1, False), Table(1, False))
     assert not same(Table(1, False), Table(2, False))
     assert same(Table(1, True), Table(2, True))
-    without_data = compared(Table(1, False).to("meta"), Table(1, False).to("meta"), torch.ones(2, 8, device="meta"))
+    without_data = compare_models(
+        Table(1, False).to("meta"), Table(1, False).to("meta"), torch.ones(2, 8, device="meta")
+    )
     assert not without_data.same
     assert "it cannot be told, as in a the numbers of table are not known" in without_data.differs
 
@@ -267,24 +269,25 @@ def test_what_is_not_followed_is_not_the_same() -> None:
         y[:, 0] = 1
         return y
 
-    found = compared(Net(written), Net(written), torch.ones(2, 3))
+    found = compare_models(Net(written), Net(written), torch.ones(2, 3))
     assert "memory is written through another view" in found.differs
-    drawn = compared(Net(torch.bernoulli), Net(torch.bernoulli), torch.ones(2, 3))
+    drawn = compare_models(Net(torch.bernoulli), Net(torch.bernoulli), torch.ones(2, 3))
     assert "drawn at random" in drawn.differs
     asking = Net(lambda x: x.exp() if x.sum() > 0 else x)
-    assert "may go another way" in compared(asking, asking, torch.ones(2, 3)).differs
+    assert "may go another way" in compare_models(asking, asking, torch.ones(2, 3)).differs
 
 
 def test_parts_of_models_that_differ_as_wholes() -> None:
     a = nn.Sequential(conv(), nn.BatchNorm2d(4), nn.Sequential(conv(), nn.ReLU()))
     b = nn.Sequential(conv(stride=2), nn.BatchNorm2d(4), nn.Sequential(conv(), nn.ReLU()))
-    found = compared(a, b, torch.ones(2, 4, 8, 8))
+    found = compare_models(a, b, torch.ones(2, 4, 8, 8))
     assert found.modules.empty  # all sizes differ
     assert (
-        "stride [1, 1] against the [2, 2]" in compared(a, nn.Sequential(conv(stride=2)), torch.ones(2, 4, 1, 1)).differs
+        "stride [1, 1] against the [2, 2]"
+        in compare_models(a, nn.Sequential(conv(stride=2)), torch.ones(2, 4, 1, 1)).differs
     )
     b[0] = conv(bias=False)
-    found = compared(a, b, torch.ones(2, 4, 8, 8))
+    found = compare_models(a, b, torch.ones(2, 4, 8, 8))
     assert found.modules["a"].tolist() == found.modules["b"].tolist() == ["1", "2", "2.0", "2.1"]
 
 

@@ -21,13 +21,13 @@ from identity.samples import zoo_model
 from knowledge.exchanged import WRITTEN, everything, exactly
 from knowledge.graphs import zoo_contents
 from modulekg_widgets.engine.errors import GraphFileError, UnknownNameError, UnwritableFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
-from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, cell
-from modulekg_widgets.engine.knowledge.exchange.flat import xml_unescaped
+from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, csv_cell
 from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED, to_networkx
-from modulekg_widgets.engine.knowledge.property_values import from_json
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import xml_unescaped
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED_TYPES, to_networkx
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, UserNode
+from modulekg_widgets.engine.knowledge.facts.property_values import from_json
 
 JS = Path(__file__).resolve().parents[2] / "js"
 
@@ -221,7 +221,7 @@ def test_no_cell_is_a_formula(written: dict[str, Path], whole: nx.DiGraph) -> No
      ("\0=1", "\\u0000=1"), ("", "")],
 )  # fmt: skip
 def test_cells(text: str, shown: str) -> None:
-    assert cell(text) == shown
+    assert csv_cell(text) == shown
 
 
 def test_a_picture_shows_every_node_and_relation(
@@ -312,7 +312,7 @@ def test_an_exporter_of_the_user_gets_the_graph_as_networkx_has_it(tmp_path: Pat
         path = export_contents(zoo_contents(), tmp_path / "graph.types")
         export_contents(everything(), tmp_path / "all.types")
     assert {line.split()[0] for line in path.read_text().splitlines()} == {"Module"}
-    assert {data["type"] for _, data in given[1].nodes(data=True)} == {*STORED, "Operator"}
+    assert {data["type"] for _, data in given[1].nodes(data=True)} == {*STORED_TYPES, "Operator"}
 
 
 def test_two_relations_of_a_pair_stand_on_one_edge(whole: nx.DiGraph) -> None:

@@ -10,44 +10,44 @@ import pytest
 
 from knowledge.zoo_contents import contents_of, zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.mixture import Told
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Condition
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published_models, published_records
+from modulekg_widgets.engine.knowledge.prediction.data.scales import PERCENT_POINTS
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published, published_records
-from modulekg_widgets.engine.knowledge.prediction.scales import POINTS
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.records import ModelRecord
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import PredictionIntervals
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 
 MINE = "mine"
 
 
 def affine(model: str, noise: float) -> float:
-    return 0.6 * published()[model].values["acc@1"] + 35 + 0.8 * noise
+    return 0.6 * published_models()[model].values["acc@1"] + 35 + 0.8 * noise
 
 
 def transformers_poor(model: str, noise: float) -> float:
-    is_transformer = published()[model].family in ("vision_transformer", "swin_transformer", "maxvit")
-    return 0.7 * published()[model].values["acc@1"] + 30 - 15 * is_transformer + noise
+    is_transformer = published_models()[model].family in ("vision_transformer", "swin_transformer", "maxvit")
+    return 0.7 * published_models()[model].values["acc@1"] + 30 - 15 * is_transformer + noise
 
 
 def small_models_win(model: str, noise: float) -> float:
-    return 95 - 8 * (np.log10(published()[model].parameters) - 6) + noise
+    return 95 - 8 * (np.log10(published_models()[model].parameters) - 6) + noise
 
 
 def steep(model: str, noise: float) -> float:
-    return 1.3 * published()[model].values["acc@1"] - 35 + 0.3 * noise
+    return 1.3 * published_models()[model].values["acc@1"] - 35 + 0.3 * noise
 
 
 def rougher_below(model: str, noise: float) -> float:
-    value = 0.9 * published()[model].values["acc@1"] + 5
+    value = 0.9 * published_models()[model].values["acc@1"] + 5
     return value + 0.8 * (1 + 0.15 * (85 - value)) * noise
 
 
 def saturating(model: str, noise: float) -> float:
-    return float(100 / (1 + np.exp(-(published()[model].values["acc@1"] - 43) / 6 - 0.25 * noise)))
+    return float(100 / (1 + np.exp(-(published_models()[model].values["acc@1"] - 43) / 6 - 0.25 * noise)))
 
 
 MADE_UP: dict[str, Callable[[str, float], float]] = {
@@ -63,9 +63,9 @@ OTHERS: dict[str, Callable[[str, float], float]] = {
 
 
 def values_of(kind: str, seed: int) -> dict[str, float]:
-    noise = np.random.default_rng(seed).normal(size=len(published()))
+    noise = np.random.default_rng(seed).normal(size=len(published_models()))
     made_up = (MADE_UP | OTHERS)[kind]
-    return {name: min(made_up(name, float(each)), 100.0) for name, each in zip(published(), noise, strict=True)}
+    return {name: min(made_up(name, float(each)), 100.0) for name, each in zip(published_models(), noise, strict=True)}
 
 
 def with_jobs(values: dict[str, float], records: dict[str, ModelRecord]) -> Predictor:
@@ -84,7 +84,7 @@ def judged(kind: str, count: int, seed: int, records: dict[str, ModelRecord]) ->
     values = values_of(kind, seed)
     names = list(values)
     rng = np.random.default_rng(100 + seed)
-    families = {name: published()[name].family for name in names}
+    families = {name: published_models()[name].family for name in names}
     left_out = set(rng.permutation(sorted(set(families.values())))[:5].tolist())
     known = rng.permutation([name for name in names if families[name] not in left_out])[:count].tolist()
     asked = [name for name in names if families[name] in left_out]
@@ -127,10 +127,14 @@ def test_intervals_of_sixty_jobs_hold_on_every_kind(kind: str, records: dict[str
 def test_families_count_once_however_many_values_they_have(records: dict[str, ModelRecord]) -> None:
     """A family that is told badly is one of five, though it has a third of the values."""
     values = values_of("affine", 0)
-    own = [name for name in values if published()[name].family in ("regnet", "vgg", "resnet", "densenet", "convnext")]
-    bent = {name: values[name] - 12 * (published()[name].family == "regnet") for name in own}
+    own = [
+        name
+        for name in values
+        if published_models()[name].family in ("regnet", "vgg", "resnet", "densenet", "convnext")
+    ]
+    bent = {name: values[name] - 12 * (published_models()[name].family == "regnet") for name in own}
     few, many = (
-        with_jobs({name: value for name, value in bent.items() if keep(name)}, records).surface(Site(MINE), True)
+        with_jobs({name: value for name, value in bent.items() if keep(name)}, records).surface(Condition(MINE), True)
         for keep in (lambda name: not name.startswith("regnet_x"), lambda name: True)
     )
     assert few._factor == pytest.approx(many._factor, rel=0.3)
@@ -138,22 +142,22 @@ def test_families_count_once_however_many_values_they_have(records: dict[str, Mo
 
 
 def test_what_another_place_is_unsure_of_is_not_narrowed() -> None:
-    own = Told(*(np.array([each]) for each in (50.0, 49.0, 51.0)))
-    whole = Told(*(np.array([each]) for each in (50.0, 48.0, 52.0)))
-    found = whole.widened(0.5, POINTS, own)
+    own = PredictionIntervals(*(np.array([each]) for each in (50.0, 49.0, 51.0)))
+    whole = PredictionIntervals(*(np.array([each]) for each in (50.0, 48.0, 52.0)))
+    found = whole.widen(0.5, PERCENT_POINTS, own)
     assert found.high[0] - 50 == pytest.approx(50 - found.low[0])
     assert found.high[0] - 50 == pytest.approx(np.sqrt(4 - 1 + 0.25))
-    assert whole.widened(1.0, POINTS, own).high[0] == pytest.approx(52.0)
+    assert whole.widen(1.0, PERCENT_POINTS, own).high[0] == pytest.approx(52.0)
 
 
 def test_a_model_of_several_trainings_elsewhere_may_be_any_of_these(records: dict[str, ModelRecord]) -> None:
     features = features_of(records["resnet18"])
     samples = [Sample(features, frozenset({word})) for word in ("short", "long")]
     others = [Sample(features_of(records[name])) for name in ("resnet50", "vgg16", "vit_b_16")]
-    surface = Surface("elsewhere", [*samples, *others], np.array([70.0, 74.0, 76.0, 71.0, 81.0]), "%", False)
+    surface = TargetRegressor("elsewhere", [*samples, *others], np.array([70.0, 74.0, 76.0, 71.0, 81.0]), "%", False)
     asked = [Sample(features), samples[0], others[0]]
     spread = float(np.std(surface.values))
-    assert surface.variances(POINTS, asked) == pytest.approx([(2.0 / spread) ** 2, 0.0, 0.0])
+    assert surface.variances(PERCENT_POINTS, asked) == pytest.approx([(2.0 / spread) ** 2, 0.0, 0.0])
 
 
 def test_what_was_measured_is_not_contradicted(records: dict[str, ModelRecord]) -> None:
@@ -177,10 +181,10 @@ def test_two_jobs_are_enough_for_wide_intervals(records: dict[str, ModelRecord])
 
 def test_values_of_other_places_come_by_what_they_share(records: dict[str, ModelRecord]) -> None:
     predictor = with_jobs(values_of("affine", 2), records)
-    surface = predictor.surface(Site(MINE), True)
+    surface = predictor.surface(Condition(MINE), True)
     assert len(surface.sources) == 1
-    assert len(surface.sources[0].values) == len(published())
-    assert predictor.predict([zoo_record("resnet18")], IMAGENET)[0].training == 2 * len(published())
+    assert len(surface.sources[0].values) == len(published_models())
+    assert predictor.predict([zoo_record("resnet18")], IMAGENET)[0].training == 2 * len(published_models())
 
 
 def test_a_data_set_without_jobs_has_the_order_of_the_one_most_like_it(records: dict[str, ModelRecord]) -> None:

@@ -14,20 +14,20 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import SMALL, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, call_with, run_of
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, first_working_call, meta_call
 from modulekg_widgets.engine.knowledge.suggestion.generation import Generated, generate
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
-    Depth,
-    GroupNorms,
-    SwapActivation,
-    SwapBlock,
-    blocks,
-    depths,
-    exchanges,
-    swaps,
+    ActivationSwap,
+    BlockSwap,
+    DepthChange,
+    GroupNormSwap,
+    block_swaps,
+    depth_changes,
+    donor_blocks,
+    layer_swaps,
 )
-from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
+from modulekg_widgets.engine.knowledge.suggestion.resizing import resize_model, runs_forward
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from sampling import sampled
 
@@ -46,7 +46,7 @@ def found() -> Ranking[Generated]:
 
 
 def run(name: str) -> ForwardPass:
-    seen = run_of(zoo_model(name), [call_with((IMAGE,))])
+    seen = first_working_call(zoo_model(name), [meta_call((IMAGE,))])
     assert seen is not None
     return seen
 
@@ -134,7 +134,7 @@ def test_an_objective_can_be_a_function_of_the_record() -> None:
 
 
 def zoo_record_flops(name: str) -> int:
-    seen = run_of(zoo_model(name), [call_with(((1, 3, 224, 224),))])
+    seen = first_working_call(zoo_model(name), [meta_call(((1, 3, 224, 224),))])
     assert seen is not None
     return seen.flops
 
@@ -202,14 +202,14 @@ def test_widths_of_large_models_scale_without_weights(name: str) -> None:
 def check_widths(name: str) -> None:
     image = (1, 3, 299, 299) if name == "inception_v3" else (1, 3, 224, 224)
     model = deepcopy(zoo_model(name))
-    before = run_of(model, [call_with((image,))])
+    before = first_working_call(model, [meta_call((image,))])
     assert before is not None
-    assert resized(model, call_with([image]), 0.75)
-    after = run_of(model, [call_with((image,))])
+    assert resize_model(model, meta_call([image]), 0.75)
+    after = first_working_call(model, [meta_call((image,))])
     assert after is not None
     assert after.outputs[""] == before.outputs[""] == ((1, 1000),)
     assert 0.5 < after.flops / before.flops < 0.7
-    assert runs(model, call_with([image]), training=True)
+    assert runs_forward(model, meta_call([image]), training=True)
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     assert convolutions[0].in_channels == 3
     was = dict(zoo_model(name).named_modules())
@@ -222,7 +222,7 @@ def check_widths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "squeezenet1_1"])
 def test_widths_scale_with_weights(name: str) -> None:
-    changes = resized(deepcopy(zoo_model(name)), call_with([IMAGE]), 1.25)
+    changes = resize_model(deepcopy(zoo_model(name)), meta_call([IMAGE]), 1.25)
     assert changes is not None
     model = torchvision_builders()[name]()
     for change in changes:
@@ -244,7 +244,7 @@ def test_own_parameters_and_attention_scale_too() -> None:
             return self.head(self.attention(values, values, values)[0].mean(1))
 
     model = Tokens()
-    changes = resized(deepcopy(model).to("meta"), call_with([(1, 7, 6)]), 0.5)
+    changes = resize_model(deepcopy(model).to("meta"), meta_call([(1, 7, 6)]), 0.5)
     assert changes is not None
     for change in changes:
         change.apply(model)
@@ -258,8 +258,8 @@ def test_own_parameters_and_attention_scale_too() -> None:
 def test_widths_of_shuffled_channels_scale(factor: float) -> None:
     """Which channel goes where cannot be followed through every shuffle, but how many they are."""
     model = deepcopy(zoo_model("shufflenet_v2_x1_0"))
-    assert resized(model, call_with([IMAGE]), factor)
-    assert runs(model, call_with([IMAGE]), training=True)
+    assert resize_model(model, meta_call([IMAGE]), factor)
+    assert runs_forward(model, meta_call([IMAGE]), training=True)
 
 
 @pytest.mark.parametrize("factor", [0.75, 1.25])
@@ -280,7 +280,7 @@ def test_heads_of_queries_and_values_stay_of_one_width(factor: float) -> None:
             return self.head(self.merge(found.transpose(1, 2).flatten(2)).mean(1))
 
     model = Together().to("meta")
-    assert resized(model, call_with([(1, 7, 6)]), factor)
+    assert resize_model(model, meta_call([(1, 7, 6)]), factor)
     assert (model.width, model.project.out_features) == (32 * factor, 192 * factor)
 
 
@@ -290,7 +290,7 @@ def test_widths_that_do_not_fit_are_refused() -> None:
             return self[1](self[0](images) + torch.ones(1, 16, 1, 1, device=images.device))
 
     model = Fixed(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
-    assert resized(model.to("meta"), call_with([IMAGE]), 0.5) is None
+    assert resize_model(model.to("meta"), meta_call([IMAGE]), 0.5) is None
     assert model[0].out_channels == 16
 
 
@@ -300,7 +300,7 @@ def test_what_the_model_gives_keeps_its_size() -> None:
             return super().forward(images) + torch.ones(1, 16, 1, 1, device=images.device)
 
     model = FixedResult(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1))
-    assert resized(model.to("meta"), call_with([IMAGE]), 0.5)
+    assert resize_model(model.to("meta"), meta_call([IMAGE]), 0.5)
     assert [layer.out_channels for layer in model] == [8, 16]
 
 
@@ -309,13 +309,13 @@ def test_what_the_model_gives_keeps_its_size() -> None:
 
 def test_siblings_are_repeated_and_dropped() -> None:
     model = torchvision_builders()["resnet18"]()
-    assert Depth("layer1", 1, 1, True) in depths(model, run("resnet18"))
-    assert Depth("layer2", 0, 1, False) not in depths(model, run("resnet18"))  # it halves the image
-    Depth("layer1", 1, 1, True).apply(model, {})
+    assert DepthChange("layer1", 1, 1, True) in depth_changes(model, run("resnet18"))
+    assert DepthChange("layer2", 0, 1, False) not in depth_changes(model, run("resnet18"))  # it halves the image
+    DepthChange("layer1", 1, 1, True).apply(model, {})
     assert [name for name, _ in model.layer1.named_children()] == ["0", "1", "2"]
     assert mk.fingerprint(model.layer1[1]) == mk.fingerprint(model.layer1[2])
     assert not torch.equal(model.layer1[1].conv1.weight, model.layer1[2].conv1.weight)
-    Depth("layer1", 0, 2, False).apply(model, {})
+    DepthChange("layer1", 0, 2, False).apply(model, {})
     assert len(model.layer1) == 1
     assert outputs(model) == (1, 1000)
 
@@ -324,14 +324,14 @@ def test_named_siblings_keep_names_apart() -> None:
     model = nn.Sequential()
     for name in ("layer_0", "layer_1"):
         model.add_module(name, nn.Linear(4, 4))
-    Depth("", 0, 1, True).apply(model, {})
+    DepthChange("", 0, 1, True).apply(model, {})
     assert [name for name, _ in model.named_children()] == ["layer_0", "layer_1", "layer_2"]
 
 
 def test_blocks_of_other_models_with_as_many_channels_take_their_place() -> None:
-    library = blocks("shufflenet_v2_x0_5", zoo_model("shufflenet_v2_x0_5"), run("shufflenet_v2_x0_5"))
-    options = swaps("mnasnet0_5", zoo_model("mnasnet0_5"), run("mnasnet0_5"), library)
-    assert all(isinstance(option, SwapBlock) and option.donor == "shufflenet_v2_x0_5" for option in options)
+    library = donor_blocks("shufflenet_v2_x0_5", zoo_model("shufflenet_v2_x0_5"), run("shufflenet_v2_x0_5"))
+    options = block_swaps("mnasnet0_5", zoo_model("mnasnet0_5"), run("mnasnet0_5"), library)
+    assert all(isinstance(option, BlockSwap) and option.donor == "shufflenet_v2_x0_5" for option in options)
     assert options
     model = torchvision_builders()["mnasnet0_5"]()
     before = sum(parameter.numel() for parameter in model.parameters())
@@ -341,12 +341,12 @@ def test_blocks_of_other_models_with_as_many_channels_take_their_place() -> None
 
 
 def test_activations_and_norms_are_exchanged() -> None:
-    options = exchanges(zoo_model("resnet18"))
-    assert SwapActivation("ReLU", "SiLU") in options
-    assert GroupNorms() in options
+    options = layer_swaps(zoo_model("resnet18"))
+    assert ActivationSwap("ReLU", "SiLU") in options
+    assert GroupNormSwap() in options
     model = torchvision_builders()["resnet18"]()
-    SwapActivation("ReLU", "SiLU").apply(model, {})
-    GroupNorms().apply(model, {})
+    ActivationSwap("ReLU", "SiLU").apply(model, {})
+    GroupNormSwap().apply(model, {})
     kinds = {type(module) for module in model.modules()}
     assert {nn.SiLU, nn.GroupNorm} <= kinds
     assert not {nn.ReLU, nn.BatchNorm2d} & kinds

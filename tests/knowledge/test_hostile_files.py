@@ -15,9 +15,9 @@ from torch import nn
 from knowledge.exchanged import READABLE, everything
 from knowledge.graphs import contents_of
 from modulekg_widgets.engine.errors import GraphFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, read_contents
 from modulekg_widgets.engine.knowledge.exchange.property_graph import to_networkx
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 500e6

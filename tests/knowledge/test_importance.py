@@ -10,11 +10,16 @@ from torch import nn
 
 from knowledge.graphs import FEW, class_name, contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.analysis.centrality import BY_IGRAPH, WITHOUT_IGRAPH
-from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
+from modulekg_widgets.engine.knowledge.analysis.centrality import (
+    IGRAPH_MEASURES,
+    MEASURES,
+    NETWORKX_MEASURES,
+    importance,
+    importance_by_key,
+)
 from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
-from modulekg_widgets.engine.knowledge.analysis.importance import MEASURES, importance, importance_of
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.similarity import difference, overlap
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 Slots = dict[str, list[str | None]]
 
@@ -44,12 +49,14 @@ GRAPHS: dict[str, Slots] = {
 }
 
 
-@pytest.mark.parametrize("measure", WITHOUT_IGRAPH)
+@pytest.mark.parametrize("measure", NETWORKX_MEASURES)
 @pytest.mark.parametrize("slots", GRAPHS.values(), ids=GRAPHS)
 def test_both_ways_give_the_same(slots: Slots, measure: str) -> None:
     graph = containment(made_up(slots))
     if graph.keys:
-        assert [*BY_IGRAPH[measure](graph)] == pytest.approx([*WITHOUT_IGRAPH[measure](graph)], rel=1e-6, abs=1e-15)
+        assert [*IGRAPH_MEASURES[measure](graph)] == pytest.approx(
+            [*NETWORKX_MEASURES[measure](graph)], rel=1e-6, abs=1e-15
+        )
 
 
 @pytest.mark.parametrize("measure", ["pagerank", "closeness"])
@@ -62,7 +69,7 @@ def test_both_ways_give_the_same_on_torchvision(measure: str, monkeypatch: pytes
 
 
 def test_the_two_tables_hold_the_same_measures() -> None:
-    assert set(BY_IGRAPH) == set(WITHOUT_IGRAPH) < set(MEASURES)
+    assert set(IGRAPH_MEASURES) == set(NETWORKX_MEASURES) < set(MEASURES)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +85,12 @@ def test_pagerank_is_the_solution_of_its_equation(slots: Slots) -> None:
     sums = links.sum(axis=0)
     links = np.where(sums > 0, links / np.where(sums > 0, sums, 1), 1 / size)
     ranks = np.linalg.solve(np.eye(size) - 0.85 * links, np.full(size, 0.15 / size))
-    assert [*importance_of(contents, "pagerank").values()] == pytest.approx(ranks.tolist(), rel=1e-6)
+    assert [*importance_by_key(contents, "pagerank").values()] == pytest.approx(ranks.tolist(), rel=1e-6)
 
 
 def values(measure: str, slots: Slots, models: dict[str, dict[str, int]] | None = None) -> dict[str, float]:
     contents = made_up(slots, models)
-    found = importance_of(contents, measure)
+    found = importance_by_key(contents, measure)
     return {name: found[key(name)] for name in slots}
 
 

@@ -16,11 +16,11 @@ import modulekg_widgets as mk
 from knowledge.exchanged import READABLE, everything, exactly
 from knowledge.graphs import contents_of, zoo_contents
 from modulekg_widgets.engine.errors import GraphFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, export_graph, read_contents
-from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
+from modulekg_widgets.engine.knowledge.exchange.graph_reader import from_networkx
 from modulekg_widgets.engine.knowledge.exchange.property_graph import to_networkx
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 
 formats = pytest.mark.parametrize("ending", READABLE)
 

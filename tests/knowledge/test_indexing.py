@@ -16,8 +16,8 @@ from torch import nn
 import modulekg_widgets as mk
 from cli.sample_models import broken, make_small, needs_numbers
 from identity.samples import zoo_model
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.facts.traced import add_cost
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 
 SMALL = ["squeezenet1_0", "squeezenet1_1", "alexnet", "mobilenet_v2"]
@@ -34,13 +34,13 @@ def expected(names: list[str] = SMALL) -> dict[str, Any]:
         builder: Any = zoo([name])[name]
         with meta_weights():
             model = builder()
-        graph.add_records([with_cost(model_record(model, name), model, builder.example(model))])
+        graph.add_records([add_cost(model_record(model, name), model, builder.example(model))])
     return graph.contents().models
 
 
 @pytest.mark.slow
 def test_processes_index_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.IN_PROCESS_SECONDS", 0.0)
     graph = mk.index_models(zoo(), tmp_path / "zoo.db")
     assert graph.contents().models == expected()
     assert graph.models == SMALL
@@ -81,7 +81,7 @@ def threads(tasks: int) -> Iterator[tuple[ThreadPoolExecutor, int]]:
 
 def test_what_cannot_be_sent_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
     width = 3
-    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.SECONDS_ALONE", 0.0)
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.IN_PROCESS_SECONDS", 0.0)
     monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing._processes", threads)
     graph = mk.index_models({"a": lambda: nn.Linear(width, 1), "b": nn.ReLU})
     assert sorted(graph.models) == ["a", "b"]
@@ -157,7 +157,7 @@ class Interrupting(ThreadPoolExecutor):
 
 
 def test_an_interrupted_index_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.AHEAD", 1)
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.indexing.MAX_PENDING", 1)
     with Interrupting(1) as executor, pytest.raises(KeyboardInterrupt):
         mk.index_models(zoo(), tmp_path / "zoo.db", executor=executor)
     assert mk.KnowledgeGraph(tmp_path / "zoo.db").models == SMALL[:3]

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.jobs import fraction, histories, steps_to_converge
+from modulekg_widgets.engine.knowledge.facts.jobs import accuracy_fraction, parse_history, steps_to_converge
 
 DAY = 86_400.0
 
@@ -119,22 +119,22 @@ def test_accuracy_and_convergence_of_each_module(graph: mk.KnowledgeGraph) -> No
      (torch.tensor(0.25), 0.25)],
 )  # fmt: skip
 def test_accuracy_is_a_fraction_or_percent(given: Any, kept: float) -> None:
-    assert fraction(given) == pytest.approx(kept)
+    assert accuracy_fraction(given) == pytest.approx(kept)
 
 
 @pytest.mark.parametrize("given", [-0.1, 100.1, math.nan, math.inf, "0.9", True, torch.zeros(2), [0.5]])
 def test_other_accuracies_are_refused(given: Any) -> None:
     with pytest.raises(mk.ModuleKGError, match="accuracy"):
-        fraction(given)
+        accuracy_fraction(given)
 
 
 def test_histories() -> None:
-    assert histories([0.5, 1]) == {"accuracy": [(0.0, 0.5), (1.0, 1.0)]}
-    assert histories({"loss": [(10, 2.0), (0, 3)]}) == {"loss": [(0.0, 3.0), (10.0, 2.0)]}
-    assert histories(None) == {}
+    assert parse_history([0.5, 1]) == {"accuracy": [(0.0, 0.5), (1.0, 1.0)]}
+    assert parse_history({"loss": [(10, 2.0), (0, 3)]}) == {"loss": [(0.0, 3.0), (10.0, 2.0)]}
+    assert parse_history(None) == {}
     for bad in (5, "abc", [(1, 2, 3)], {"loss": 5}, {5: [1.0]}, [None], [("a", 1)], [(math.nan, 1)]):
         with pytest.raises(mk.ModuleKGError):
-            histories(bad)  # type: ignore[arg-type]
+            parse_history(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import torch
 from torch import nn
 
 from knowledge.zoo_contents import contents_of, small_contents, small_predictor, traced, zoo_record
-from modulekg_widgets.engine.knowledge.contents import DataSetNode
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
-from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, call_with
-from modulekg_widgets.engine.knowledge.suggestion.costs import KnownCosts
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.suggestion.build_check import CheckedBuild
+from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Requirements, meta_call
+from modulekg_widgets.engine.knowledge.suggestion.costs import CostEstimator
 from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
-from modulekg_widgets.engine.knowledge.suggestion.requirements import Requirements
-from modulekg_widgets.engine.knowledge.suggestion.trying import Ready
 
 SMALL = DataSetNode("small", {"task": "image classification", "image_size": 32})
 ESTIMATE = 4.9e7  # of the models below on images of 32 pixels
@@ -30,8 +29,8 @@ class Wide(nn.Module):
         return self.head(self.stem(images).mean((2, 3)))
 
 
-def costs(max_flops: float | None) -> KnownCosts:
-    return KnownCosts(small_predictor(), Requirements(SMALL, None, max_flops))
+def costs(max_flops: float | None) -> CostEstimator:
+    return CostEstimator(small_predictor(), Requirements(SMALL, None, max_flops))
 
 
 def known() -> list[ModelRecord]:
@@ -39,8 +38,8 @@ def known() -> list[ModelRecord]:
     return [traced(zoo_record(name), round(ESTIMATE * AREAS)) for name in ("resnet18", "resnet34", "resnet50")]
 
 
-def seen(side: int, flops: float) -> Ready:
-    return Ready(nn.Identity, nn.Identity(), ForwardPass(call_with([(1, 3, side, side)]), round(flops), {}, {}))
+def seen(side: int, flops: float) -> CheckedBuild:
+    return CheckedBuild(nn.Identity, nn.Identity(), ForwardPass(meta_call([(1, 3, side, side)]), round(flops), {}, {}))
 
 
 def test_a_cost_is_estimated_by_the_area() -> None:

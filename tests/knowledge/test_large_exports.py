@@ -20,16 +20,21 @@ import modulekg_widgets as mk
 from knowledge.exchanged import HOSTILE, everything
 from knowledge.graphs import contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import PropertyError, UnwritableFileError
-from modulekg_widgets.engine.knowledge.contents import Contents, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.exchange import export_contents, export_graph, exporters
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
-from modulekg_widgets.engine.knowledge.exchange.counting import edge_count, node_count
-from modulekg_widgets.engine.knowledge.exchange.flat import MOST_VALUES, header, xml_escaped
-from modulekg_widgets.engine.knowledge.exchange.property_graph import copied, property_graph, to_networkx
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text, value_text
-from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
-from modulekg_widgets.engine.knowledge.property_values import as_json, encode
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml
+from modulekg_widgets.engine.knowledge.exchange.json_text import object_text, value_text
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import MAX_VALUES, header, xml_escaped
+from modulekg_widgets.engine.knowledge.exchange.property_graph import (
+    copied,
+    edge_count,
+    gc_paused,
+    node_count,
+    property_graph,
+    to_networkx,
+)
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.property_values import encode, to_json
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 
 ALL = "all"
 
@@ -110,9 +115,9 @@ VALUES: list[Any] = [
 def test_quick_json_is_the_same_text(at: int) -> None:
     value = VALUES[at]
     listed = list(value) if type(value) is tuple else value
-    assert value_text(value, "x") == encode(listed, "x", MOST_VALUES)
+    assert value_text(value, "x") == encode(listed, "x", MAX_VALUES)
     if value is not None:
-        expected = {"id": "é", "x": as_json(listed, "x", MOST_VALUES), "end": [1]}
+        expected = {"id": "é", "x": to_json(listed, "x", MAX_VALUES), "end": [1]}
         assert object_text({"id": "é"}, {"x": value, "none": None}, {"end": [1]}) == object_text(expected, {})
 
 
@@ -227,7 +232,7 @@ def test_the_collector_runs_again_whatever_is_raised() -> None:
     seen: list[bool] = []
 
     def fail() -> None:
-        with collector_paused(), collector_paused():
+        with gc_paused(), gc_paused():
             seen.append(gc.isenabled())
             raise KeyError
 
@@ -236,7 +241,7 @@ def test_the_collector_runs_again_whatever_is_raised() -> None:
     assert (seen, gc.isenabled()) == ([False], True)
     gc.disable()
     try:
-        with collector_paused():
+        with gc_paused():
             pass
         assert not gc.isenabled()  # it was the caller who paused it
     finally:

@@ -12,13 +12,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.indexing import built_record
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.prediction.design import Design, Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.knowledge.traced import traced_record
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.facts.traced import add_cost, traced_record
+from modulekg_widgets.engine.knowledge.indexing import build_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Design, Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import published_models
 
 BATCH = ((torch.empty(2, 4, device="meta"),), {})
 
@@ -58,7 +57,7 @@ def test_what_does_not_say_or_does_not_run_has_no_cost(builder: Any) -> None:
 @pytest.mark.parametrize("name", ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "vit_b_16"])
 def test_the_cost_of_torchvision_is_near_what_it_publishes(name: str) -> None:
     kg = mk.index_models({name: mk.torchvision_builders()[name]})
-    assert kg.contents().models[name].flops == pytest.approx(published()[name].flops, rel=0.03)
+    assert kg.contents().models[name].flops == pytest.approx(published_models()[name].flops, rel=0.03)
 
 
 def test_timm_and_transformers() -> None:
@@ -75,7 +74,7 @@ def test_timm_and_transformers() -> None:
 def test_a_pass_that_is_counted_is_the_same_where_it_is_traced() -> None:
     for name in ("resnet18", "mobilenet_v3_small", "vit_b_16"):
         builder = mk.torchvision_builders()[name]
-        light = built_record(name, builder, "structure", "repetition").model
+        light = build_record(name, builder, "structure", "repetition").model
         traced = traced_record(builder(), (torch.zeros(1, 3, 224, 224),), None, name, "structure", True).model
         assert light.launches
         assert light.traffic
@@ -105,7 +104,7 @@ class Outer(nn.Module):
 
 def test_products_and_traffic_are_counted_whatever_modules_pass_on() -> None:
     model = Outer()
-    found = with_cost(model_record(model), model, ((torch.empty(1, 4, device="meta"),), {})).model
+    found = add_cost(model_record(model), model, ((torch.empty(1, 4, device="meta"),), {})).model
     assert found.flops == 2 * (2 * 4 * 8)
     assert found.launches == 5  # the doubling, two products, relu in place, the sum; no view
     assert found.traffic == (4 + 4) + 2 * (8 + 4 + 32 + 8) + (8 + 8) + (8 + 8 + 8)
@@ -131,7 +130,7 @@ def test_operators_and_traffic_tell_what_flops_do_not() -> None:
     for depth in range(1, 9):
         for width in (16, 32, 64):
             model = nn.Sequential(nn.Linear(width, width), *(nn.ReLU() for _ in range(depth)))
-            record = with_cost(model_record(model), model, ((torch.empty(1, width, device="meta"),), {}))
+            record = add_cost(model_record(model), model, ((torch.empty(1, width, device="meta"),), {}))
             samples.append(Sample(features_of(record, family=str(depth))))
     design = Design(samples, costs=True)
     assert design.known.scaled.shape == (24, 6)

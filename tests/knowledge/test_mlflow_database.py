@@ -17,9 +17,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError
-from modulekg_widgets.engine.knowledge.exchange import mlflow_database
-from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.facts.jobs import MAX_POINTS
+from modulekg_widgets.engine.knowledge.imports import mlflow
+from modulekg_widgets.engine.knowledge.imports.mlflow import mlflow_jobs
 from modulekg_widgets.engine.knowledge.store import sqlite_file
 
 # of MLflow 3.17's own schema the tables that are read, an index and a trigger of another table
@@ -173,11 +173,11 @@ def test_a_database_before_data_sets_and_one_with_a_log(tmp_path: Path) -> None:
 
 
 def test_long_histories_are_thinned(tmp_path: Path) -> None:
-    steps = 2 * MOST_POINTS + 1
+    steps = 2 * MAX_POINTS + 1
     more = f"""WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {steps - 1})
         INSERT INTO metrics SELECT 'long', n / 100000.0, n, 'r2', n, 0 FROM s"""
     points = mlflow_jobs(database(tmp_path / "mlflow.db", more))[2][0].history["long"]
-    assert len(points) <= MOST_POINTS + 1
+    assert len(points) <= MAX_POINTS + 1
     assert (points[0], points[-1][0]) == ((0.0, 0.0), steps - 1.0)
 
 
@@ -264,16 +264,16 @@ def test_what_is_huge_or_slow_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     path = database(tmp_path / "mlflow.db")
     sparse = tmp_path / "sparse.db"
     sparse.write_bytes(path.read_bytes())
-    os.truncate(sparse, sqlite_file.LARGEST_FOREIGN + 1)
+    os.truncate(sparse, sqlite_file.MAX_FOREIGN_BYTES + 1)
     with pytest.raises(GraphFileError, match="larger than 4096 MB"):
         mlflow_jobs(sparse)
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_database, "LARGEST_FILE", 3000)
+        patch.setattr(mlflow, "MAX_FILE_BYTES", 3000)
         with pytest.raises(GraphFileError, match="the runs take more than"):
             mlflow_jobs(path)
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_database, "SECONDS_TO_READ", -1.0)
-        patch.setattr(sqlite_file, "_STEPS", 1)
+        patch.setattr(mlflow, "READ_SECONDS", -1.0)
+        patch.setattr(sqlite_file, "_STEPS_PER_CHECK", 1)
         with pytest.raises(GraphFileError, match="longer than a sound file"):
             mlflow_jobs(path)
 
@@ -282,7 +282,7 @@ def test_a_database_that_is_being_written_is_waited_for_and_then_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = database(tmp_path / "mlflow.db")
-    monkeypatch.setattr(sqlite_file, "FOREIGN_WAIT", 0.05)
+    monkeypatch.setattr(sqlite_file, "FOREIGN_LOCK_TIMEOUT", 0.05)
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     with pytest.raises(GraphFileError, match="locked"):

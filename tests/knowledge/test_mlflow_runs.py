@@ -15,9 +15,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, UserNode
-from modulekg_widgets.engine.knowledge.exchange.mlflow_runs import mlflow_jobs
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.jobs import MAX_POINTS
+from modulekg_widgets.engine.knowledge.imports.mlflow import mlflow_jobs
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_a_store_by_hand(tmp_path: Path) -> None:
 def test_long_histories_are_thinned(tmp_path: Path) -> None:
     lines = "".join(f"1 {step / 100_001} {step}\n" for step in range(100_001))
     points = mlflow_jobs(made(tmp_path, metrics__acc=lines))[2][0].history["acc"]
-    assert len(points) <= MOST_POINTS + 1
+    assert len(points) <= MAX_POINTS + 1
     assert (points[0], points[-1][0]) == ((0.0, 0.0), 100_000.0)
 
 

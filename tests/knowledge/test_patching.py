@@ -14,8 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from knowledge.exchanged import everything, exactly
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.store import reading
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.store import reader
 
 COUNTS = ("occurrences", "feeds", "calls")
 
@@ -37,8 +37,8 @@ def check(graph: mk.KnowledgeGraph, store: Path) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often a whole store was read."""
     found: list[int] = []
-    read = reading.read_contents
-    monkeypatch.setattr(reading, "read_contents", lambda *args: found.append(1) or read(*args))
+    read = reader.read_contents
+    monkeypatch.setattr(reader, "read_contents", lambda *args: found.append(1) or read(*args))
     return found
 
 

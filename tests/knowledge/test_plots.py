@@ -13,14 +13,13 @@ from matplotlib.text import Text
 
 from knowledge.graphs import made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError
+from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
-from modulekg_widgets.engine.knowledge.analysis.comparison import difference, overlap
-from modulekg_widgets.engine.knowledge.analysis.figures import LONGEST
-from modulekg_widgets.engine.knowledge.analysis.importance import importance
-from modulekg_widgets.engine.knowledge.analysis.plots import MOST, PLOTS
+from modulekg_widgets.engine.knowledge.analysis.module_types import families, is_a
+from modulekg_widgets.engine.knowledge.analysis.plots import MAX_BARS, MAX_LABEL_LENGTH, PLOTS
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.relations import families, is_a
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.similarity import difference, overlap
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = [
@@ -92,7 +91,9 @@ def test_names_are_any_text(question: str) -> None:
     figure = PLOTS[question](ASK[question](hostile_contents()))
     assert figure._repr_png_().startswith(PNG)
     assert all(
-        len(text.get_text()) <= 2 * LONGEST + 20 for text in texts_of(figure) if "exponent" not in text.get_text()
+        len(text.get_text()) <= 2 * MAX_LABEL_LENGTH + 20
+        for text in texts_of(figure)
+        if "exponent" not in text.get_text()
     )
     for text in texts_of(figure):
         if "$" in text.get_text() or "\\" in text.get_text():
@@ -113,8 +114,8 @@ def test_of_nothing(question: str) -> None:
 def test_bars_show_the_first_rows_in_order() -> None:
     table = pd.DataFrame({"name": [f"S{n}" for n in range(100)], "count": range(100, 0, -1)})
     axes = PLOTS["most_used"](table).axes[0]
-    assert [text.get_text() for text in axes.get_yticklabels()] == [f"S{n}" for n in range(MOST)]
-    assert [bar.get_width() for bar in axes.patches] == list(range(100, 100 - MOST, -1))
+    assert [text.get_text() for text in axes.get_yticklabels()] == [f"S{n}" for n in range(MAX_BARS)]
+    assert [bar.get_width() for bar in axes.patches] == list(range(100, 100 - MAX_BARS, -1))
     assert axes.yaxis_inverted()
 
 

@@ -17,25 +17,32 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import contents_of, job, small_contents, small_predictor, traced, zoo_record
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.evaluation import (
-    COLUMNS,
-    PREDICTORS,
-    evaluate_prediction,
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.features import (
+    Features,
+    LabelCache,
+    family_of,
+    features_of,
+    operation_label,
 )
-from modulekg_widgets.engine.knowledge.prediction.features import Features, KnownLabels, family_of, features_of, label
-from modulekg_widgets.engine.knowledge.prediction.gnn import GraphNetworks
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
-from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
-from modulekg_widgets.engine.knowledge.prediction.process import MEAN, Process
-from modulekg_widgets.engine.knowledge.prediction.published import (
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Condition
+from modulekg_widgets.engine.knowledge.prediction.data.published import (
     IMAGENET,
-    published,
     published_by_torchvision,
+    published_models,
     published_records,
 )
-from modulekg_widgets.engine.knowledge.prediction.regressions import KERNELS, left_out
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.evaluation import (
+    COLUMNS,
+    KERNEL_REGRESSIONS,
+    PREDICTORS,
+    evaluate_prediction,
+    leave_family_out,
+)
+from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor, predict
+from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process import CONSTANT_SCALE, GaussianProcess
+from modulekg_widgets.engine.knowledge.prediction.predictors.gnn import GraphNetworkEnsemble
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_weights
 
 FEW = ("alexnet", "squeezenet1_0", "squeezenet1_1", "resnet18", "resnet34", "mobilenet_v3_small", "mnasnet0_5")
@@ -54,13 +61,13 @@ def table() -> pd.DataFrame:
 
 def few_samples() -> tuple[list[Features], np.ndarray, np.ndarray]:
     """Features, values and families of a few published models."""
-    surface = published_alone().surface(Site(IMAGENET), True)
+    surface = published_alone().surface(Condition(IMAGENET), True)
     chosen = [at for at, sample in enumerate(surface.samples) if sample.features.name in FEW]
     return [surface.samples[at].features for at in chosen], surface.values[chosen], surface.families[chosen]
 
 
 def test_what_is_published() -> None:
-    every = published()
+    every = published_models()
     assert len(every) == 78
     assert len({each.family for each in every.values()}) == 17
     assert all(math.isfinite(value) for each in every.values() for value in each.values.values())
@@ -71,7 +78,7 @@ def test_what_is_published() -> None:
 
 
 def test_the_shipped_figures_are_those_of_torchvision() -> None:
-    assert published() == published_by_torchvision()
+    assert published_models() == published_by_torchvision()
 
 
 @pytest.mark.slow
@@ -79,11 +86,11 @@ def test_no_question_about_the_graph_imports_what_takes_seconds() -> None:
     """Neither torchvision nor scipy.stats; a process of its own, as others of these tests import both."""
     code = """
 import sys
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.published import published
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
+from modulekg_widgets.engine.knowledge.facts.records import model_record
 from torch import nn
 samples = [Sample(features_of(model_record(nn.Linear(width, 3), str(width)))) for width in range(1, 90)]
 Surface("here", samples, [float(width) for width in range(1, 90)], None, False).told(samples)
@@ -94,7 +101,7 @@ print({"torchvision", "scipy.stats", "sklearn"} & sys.modules.keys())
 
 
 def test_models_of_one_graph_share_the_labels_of_their_modules() -> None:
-    labels = KnownLabels()
+    labels = LabelCache()
     for name in FEW:
         alone, shared = (features_of(zoo_record(name), labels=each) for each in (None, labels))
         assert alone == shared
@@ -105,15 +112,15 @@ def test_models_of_one_graph_share_the_labels_of_their_modules() -> None:
 def test_the_entry_without_an_accuracy_is_another_one() -> None:
     metrics = torchvision_weights("IMAGENET1K_FEATURES")["vgg16"][1]["_metrics"]["ImageNet-1K"]
     assert math.isnan(metrics["acc@1"])
-    assert published()["vgg16"].values["acc@1"] == 71.592
+    assert published_models()["vgg16"].values["acc@1"] == 71.592
 
 
 def test_families_are_told_from_the_structure_as_torchvision_files_them() -> None:
     records = published_records()
     assert {name: family_of(record) for name, record in records.items()} == {
-        name: each.family for name, each in published().items()
+        name: each.family for name, each in published_models().items()
     }
-    assert published()["wide_resnet50_2"].family == published()["resnext50_32x4d"].family == "resnet"
+    assert published_models()["wide_resnet50_2"].family == published_models()["resnext50_32x4d"].family == "resnet"
 
 
 def test_models_of_nowhere_are_families_of_their_own() -> None:
@@ -129,7 +136,7 @@ def test_a_users_model_of_that_name_is_not_taken_for_the_published_one() -> None
 
 
 def test_labels_tell_kernel_stride_and_groups_but_no_width() -> None:
-    kinds = {label(node) for node in zoo_record("mobilenet_v3_small").nodes.values()}
+    kinds = {operation_label(node) for node in zoo_record("mobilenet_v3_small").nodes.values()}
     assert {"Conv2d/3x3/s2/full", "Conv2d/5x5/s1/depthwise", "Conv2d/1x1/s1/full", "Hardswish", "container"} <= kinds
     counts = features_of(zoo_record("resnet18")).ops
     assert counts == Counter(
@@ -165,7 +172,7 @@ def test_the_same_is_found_again() -> None:
     pd.testing.assert_frame_equal(first, again)
 
 
-@pytest.mark.parametrize("predictor", [*KERNELS, "gnn"])
+@pytest.mark.parametrize("predictor", [*KERNEL_REGRESSIONS, "gnn"])
 @pytest.mark.slow
 def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
     features, values, families = few_samples()
@@ -173,8 +180,8 @@ def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
 
     def predicted(values: np.ndarray) -> np.ndarray:
         if predictor == "gnn":
-            return GraphNetworks(features, values, families, [0]).left_out
-        return left_out(KERNELS[predictor], features, values, families)
+            return GraphNetworkEnsemble(features, values, families, [0]).left_out
+        return leave_family_out(KERNEL_REGRESSIONS[predictor], features, values, families)
 
     before, after = predicted(values), predicted(wrong)
     assert np.allclose(before[families == "resnet"], after[families == "resnet"], atol=1e-3)
@@ -183,13 +190,13 @@ def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
 
 def test_residuals_of_left_out_families_are_those_of_fits_without_them() -> None:
     features, values, families = few_samples()
-    kernel, ridge = KERNELS["wl-rbf"].kernels(features)[3], 0.1
-    found, _ = Process(kernel, values, ridge).left_out(families)
+    kernel, ridge = KERNEL_REGRESSIONS["wl-rbf"].kernels(features)[3], 0.1
+    found, _ = GaussianProcess(kernel, values, ridge).left_out(families)
     for family in set(families):
         test, train = families == family, families != family
-        inside = kernel[np.ix_(train, train)] + MEAN + ridge * np.eye(train.sum())
+        inside = kernel[np.ix_(train, train)] + CONSTANT_SCALE + ridge * np.eye(train.sum())
         weights = np.linalg.solve(inside, values[train] - values.mean())
-        predicted = values.mean() + (kernel[np.ix_(test, train)] + MEAN) @ weights
+        predicted = values.mean() + (kernel[np.ix_(test, train)] + CONSTANT_SCALE) @ weights
         assert found[test] == pytest.approx(predicted, rel=1e-6)
 
 
@@ -197,7 +204,7 @@ def test_the_network_learns_and_leaves_all_as_it_was() -> None:
     features, values, families = few_samples()
     before = torch.get_rng_state(), torch.get_num_threads()
     with torch.inference_mode():
-        first = GraphNetworks(features, values, families, [0, 1]).runs
+        first = GraphNetworkEnsemble(features, values, families, [0, 1]).runs
         assert not torch.is_grad_enabled()
     assert torch.equal(before[0], torch.get_rng_state())
     assert torch.get_num_threads() == before[1]
@@ -234,7 +241,7 @@ def test_what_does_not_exist_is_named_with_what_does() -> None:
         evaluate_prediction(published_alone(), models=["resnet81", "alexnet"])
     with pytest.raises(PredictionError, match="families"):
         evaluate_prediction(published_alone(), models=["resnet18", "alexnet"])
-    assert set(PREDICTORS) >= set(KERNELS)
+    assert set(PREDICTORS) >= set(KERNEL_REGRESSIONS)
 
 
 # ------------------------------------------------------------------- predict

@@ -11,16 +11,24 @@ import pytest
 from torch import nn
 
 from knowledge.zoo_contents import small_contents
-from modulekg_widgets.engine.knowledge.prediction import design
-from modulekg_widgets.engine.knowledge.prediction.boosting import folds_of
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.mixture import NORMAL, deviations, mixed
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.data import design
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.scales import LOG_ODDS, PERCENT_POINTS, Scale
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.process import Process
-from modulekg_widgets.engine.knowledge.prediction.scales import LOG_ODDS, POINTS, Scale
-from modulekg_widgets.engine.knowledge.prediction.surface import COSTS, STRUCTURE, Surface
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import family_folds
+from modulekg_widgets.engine.knowledge.prediction.predictors.gaussian_process import GaussianProcess
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import (
+    NORMAL_QUANTILE,
+    mixture_intervals,
+    normal_scores,
+)
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import (
+    COST_KERNEL,
+    STRUCTURE_KERNEL,
+    TargetRegressor,
+)
 from modulekg_widgets.engine.knowledge.suggestion.known_models import suggest
 
 TRAININGS = (frozenset(), frozenset({"in1k"}), frozenset({"in22k", "augmented"}))
@@ -44,31 +52,31 @@ def values_of(some: Sequence[Sample], seed: int = 0) -> np.ndarray:
     return 20 + 10 * sizes + np.random.default_rng(seed).normal(size=len(some))
 
 
-def with_source() -> Surface:
+def with_source() -> TargetRegressor:
     """Ninety values with those of half these models, and of ten others, elsewhere."""
     elsewhere = [*samples()[:45], *samples()[90:]]
     known = samples()[:90]
-    source = Surface("elsewhere", elsewhere, 0.8 * values_of(elsewhere, 1), "%", False)
-    return Surface("here", known, values_of(known), "%", False, [source])
+    source = TargetRegressor("elsewhere", elsewhere, 0.8 * values_of(elsewhere, 1), "%", False)
+    return TargetRegressor("here", known, values_of(known), "%", False, [source])
 
 
-@pytest.mark.parametrize("weights", [STRUCTURE, COSTS])
+@pytest.mark.parametrize("weights", [STRUCTURE_KERNEL, COST_KERNEL])
 def test_a_kernel_is_the_same_in_pieces(weights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = design.Design(samples()[:90], False)
-    across, among = made.parts(made.rows(samples()[80:])), made.known_parts(np.arange(0, 90, 2))
+    across, among = made.parts(made.rows(samples()[80:])), made.known_kernel_parts(np.arange(0, 90, 2))
     whole = [weights.kernel(parts) for parts in (across, among)]
     for piece in (1, 200, 1000):
-        monkeypatch.setattr(design, "PIECE", piece)
+        monkeypatch.setattr(design, "MAX_BLOCK_ELEMENTS", piece)
         for parts, expected in zip((across, among), whole, strict=True):
             assert np.allclose(weights.kernel(parts), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("scale", [POINTS, LOG_ODDS])
+@pytest.mark.parametrize("scale", [PERCENT_POINTS, LOG_ODDS])
 def test_one_student_t_is_the_mixture_of_its_halves(scale: Scale) -> None:
     rng = np.random.default_rng(0)
     centres, spreads = scale.of(rng.uniform(0.6, 99.4, (1, 200))), rng.uniform(0.01, 5, (1, 200))
-    one = mixed([scale], centres, spreads, np.ones(1), 7.5)
-    halves = mixed([scale] * 2, np.repeat(centres, 2, 0), np.repeat(spreads, 2, 0), np.full(2, 0.5), 7.5)
+    one = mixture_intervals([scale], centres, spreads, np.ones(1), 7.5)
+    halves = mixture_intervals([scale] * 2, np.repeat(centres, 2, 0), np.repeat(spreads, 2, 0), np.full(2, 0.5), 7.5)
     for name in ("values", "low", "high"):
         assert np.allclose(getattr(one, name), getattr(halves, name), rtol=1e-9, atol=1e-9)
 
@@ -79,8 +87,8 @@ def test_the_rest_tells_of_a_block_as_if_it_were_all_there_is() -> None:
     kernels = [np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / width) for width in (0.5, 8.0)]
     block = np.array([2, 3, 7])
     rest = np.setdiff1d(np.arange(12), block)
-    told = [Process(kernel, values, 0.3).without(block) for kernel in kernels]
-    fresh = [Process(kernel[np.ix_(rest, rest)], values[rest], 0.3) for kernel in kernels]
+    told = [GaussianProcess(kernel, values, 0.3).without(block) for kernel in kernels]
+    fresh = [GaussianProcess(kernel[np.ix_(rest, rest)], values[rest], 0.3) for kernel in kernels]
     for kernel, found, process in zip(kernels, told, fresh, strict=True):
         expected, variances = process.told(kernel[np.ix_(block, rest)], np.diag(kernel)[block])
         assert np.allclose(found.values, expected, atol=1e-3)
@@ -95,7 +103,7 @@ def test_a_family_of_few_values_is_told_without_what_it_has_itself() -> None:
     values = values_of(known)
     family = np.array([sample.features.family == known[4].features.family for sample in known])
     one, other = (
-        Surface("here", known, each, "%", False, [source]).left_out().values
+        TargetRegressor("here", known, each, "%", False, [source]).left_out().values
         for each in (values, np.where(family, values + 20, values))
     )
     assert np.allclose(one[family], other[family], rtol=1e-6)
@@ -109,27 +117,27 @@ def test_intervals_of_few_values_follow_how_far_off_these_are() -> None:
     widths = []
     for off in (0.0, 8.0):
         values = line + off * np.array([1, -1, 1, -1, 1])
-        told = Surface("here", known, values, "%", False).told(samples()[1::20])
+        told = TargetRegressor("here", known, values, "%", False).told(samples()[1::20])
         widths.append(float((told.high - told.low).mean()))
     assert widths[1] > 2 * widths[0]
 
 
-@pytest.mark.parametrize("scale", [POINTS, LOG_ODDS])
+@pytest.mark.parametrize("scale", [PERCENT_POINTS, LOG_ODDS])
 def test_a_value_stands_where_the_interval_of_the_mixture_has_it(scale: Scale) -> None:
     rng = np.random.default_rng(1)
     centres, spreads = scale.of(rng.uniform(30, 70, (3, 50))), rng.uniform(0.1, 0.5, (3, 50))
     mixture = ([scale] * 3, centres, spreads, np.array([0.5, 0.3, 0.2]), 4.5)
-    told = mixed(*mixture)
-    for ends, expected in ((told.low, -NORMAL), (told.values, 0.0), (told.high, NORMAL)):
-        assert np.allclose(deviations(ends, *mixture), expected, atol=1e-3)
-    assert np.isfinite(deviations(np.full(50, 99.0), *mixture)).all()
+    told = mixture_intervals(*mixture)
+    for ends, expected in ((told.low, -NORMAL_QUANTILE), (told.values, 0.0), (told.high, NORMAL_QUANTILE)):
+        assert np.allclose(normal_scores(ends, *mixture), expected, atol=1e-3)
+    assert np.isfinite(normal_scores(np.full(50, 99.0), *mixture)).all()
 
 
 def test_values_alone_are_told_as_if_there_were_no_source() -> None:
     surface = with_source()
-    folds = folds_of(surface.families)
+    folds = family_folds(surface.families)
     surface.nested_errors(surface.judged, folds)  # what both share is there
-    alone, other = surface.alone, Surface("here", surface.samples, surface.values, "%", False)
+    alone, other = surface.alone, TargetRegressor("here", surface.samples, surface.values, "%", False)
     assert alone.title == other.title
     assert np.allclose(alone.nested_errors(alone.judged, folds), other.nested_errors(other.judged, folds))
     for own, expected in ((alone.told(samples()), other.told(samples())), (alone.left_out(), other.left_out())):
@@ -138,7 +146,7 @@ def test_values_alone_are_told_as_if_there_were_no_source() -> None:
 
 def test_what_is_known_elsewhere_is_sure_and_what_is_told_there_is_not() -> None:
     source = with_source().sources[0]
-    for scale in (POINTS, LOG_ODDS):
+    for scale in (PERCENT_POINTS, LOG_ODDS):
         middle, spread = scale.of(source.values).mean(), scale.of(source.values).std()
         column, variances = source.column(scale, samples()), source.variances(scale, samples())
         told = source.told(samples())

@@ -11,19 +11,18 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.boosting import BOOSTING_TITLE, folds_of
-from modulekg_widgets.engine.knowledge.prediction.choice import PredictorChoice
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Condition
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET, published_records
 from modulekg_widgets.engine.knowledge.prediction.evaluation import evaluate_prediction
-from modulekg_widgets.engine.knowledge.prediction.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.gnn import GraphNetworks
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
 from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET, published_records
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
-from modulekg_widgets.engine.knowledge.prediction.trees import BoostedTrees
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.predictors.boosting import BOOSTING_TITLE, BoostedTrees, family_folds
+from modulekg_widgets.engine.knowledge.prediction.predictors.gnn import GraphNetworkEnsemble
+from modulekg_widgets.engine.knowledge.prediction.predictors.model_selection import ModelSelection
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 
 FAMILIES, MEMBERS = 60, 10
 
@@ -67,7 +66,7 @@ def asked_of_others(
     values = values_of(samples(), rng)
     inside = np.isin([int(sample.features.family) for sample in samples()], rng.permutation(FAMILIES)[:count])
     known, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-    choice = PredictorChoice(Surface("here", [samples()[at] for at in known], values[known], "%", False))
+    choice = ModelSelection(TargetRegressor("here", [samples()[at] for at in known], values[known], "%", False))
     told, verdicts = choice.ask([samples()[at] for at in others])
     truth = values[others]
     (title,) = {verdict.title for verdict in verdicts}
@@ -117,7 +116,9 @@ def test_the_answer_names_what_told_it_and_what_else_was_measured() -> None:
 
 def test_few_values_are_told_by_kernels_without_a_comparison() -> None:
     few = samples()[:40]
-    _, verdicts = PredictorChoice(Surface("here", few, steps(few, np.random.default_rng(0)), "%", False)).ask(few[:2])
+    _, verdicts = ModelSelection(TargetRegressor("here", few, steps(few, np.random.default_rng(0)), "%", False)).ask(
+        few[:2]
+    )
     assert verdicts[0].errors == {}
     assert "averaged" in verdicts[0].title
 
@@ -125,7 +126,7 @@ def test_few_values_are_told_by_kernels_without_a_comparison() -> None:
 class Knowing:
     """A predictor that knows the values."""
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: TargetRegressor) -> None:
         self.title = "knowing"
         self.values = {
             sample.features.name: value for sample, value in zip(surface.samples, surface.values, strict=True)
@@ -138,7 +139,7 @@ class Knowing:
 
 def test_what_takes_longer_tells_once_it_was_brought_and_is_best() -> None:
     some = samples()[:200]
-    choice = PredictorChoice(Surface("here", some, steps(some, np.random.default_rng(0)), "%", False))
+    choice = ModelSelection(TargetRegressor("here", some, steps(some, np.random.default_rng(0)), "%", False))
     assert choice.ask(some[:1])[1][0].errors.keys() == choice.errors(choice.surface).keys()
     choice.add(Knowing(choice.surface))
     told, verdicts = choice.ask(some[:3])
@@ -165,7 +166,7 @@ def test_the_network_tells_models_that_it_has_not_seen_one_by_one() -> None:
     known, other = samples()[:30], samples()[30:33]
     values = steps(known, np.random.default_rng(0))
     groups = np.array([sample.features.family for sample in known])
-    networks = GraphNetworks([sample.features for sample in known], values, groups, [0, 1])
+    networks = GraphNetworkEnsemble([sample.features for sample in known], values, groups, [0, 1])
     assert networks.told(other) == pytest.approx(np.concatenate([networks.told([each]) for each in other]), abs=1e-3)
     unknown = Sample(features_of(model_record(nn.Sequential(nn.Conv1d(3, 4, 3), nn.Tanh()), "other")))
     assert np.isfinite(networks.told([unknown])).all()
@@ -173,14 +174,14 @@ def test_the_network_tells_models_that_it_has_not_seen_one_by_one() -> None:
 
 
 def test_the_shipped_figures_are_told_by_a_kernel() -> None:
-    choice = fitted_predictor(Contents(), "acc@1").choice(Site(IMAGENET), True)
+    choice = fitted_predictor(Contents(), "acc@1").choice(Condition(IMAGENET), True)
     errors = choice.errors(choice.surface)
     assert min(errors, key=errors.__getitem__) == choice.surface.title
 
 
 def test_folds_part_no_family_and_are_about_as_large() -> None:
     families = np.repeat([f"family {number}" for number in range(25)], np.arange(1, 26))
-    folds = folds_of(families)
+    folds = family_folds(families)
     assert all(len(set(folds[families == family])) == 1 for family in families)
     counts = np.bincount(folds)
     assert len(counts) == 10

@@ -11,12 +11,12 @@ import pytest
 from scipy.stats import spearmanr
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.prediction.design import Sample
-from modulekg_widgets.engine.knowledge.prediction.mixture import Told
-from modulekg_widgets.engine.knowledge.prediction.observations import Site
+from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Condition
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.prediction.surface import Surface
+from modulekg_widgets.engine.knowledge.prediction.predictors.mixture import PredictionIntervals
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 CPU = "i9-10940X"
@@ -54,19 +54,19 @@ def test_latency_of_families_left_out(graph: mk.KnowledgeGraph) -> None:
     assert 0.88 <= own["coverage"] <= 0.93
 
 
-def halves(predictor: Predictor, place: Site) -> list[list[str]]:
+def halves(predictor: Predictor, place: Condition) -> list[list[str]]:
     """The families of a place in two halves: predictors were chosen on groups of the first, the second shows them."""
-    families = sorted({sample.features.family for sample, _ in predictor.observed.places[place]})
+    families = sorted({sample.features.family for sample, _ in predictor.observations.places[place]})
     order = np.random.default_rng(2026).permutation(len(families))
     return [[families[at] for at in part] for part in np.array_split(order, 2)]
 
 
-def told_without(predictor: Predictor, place: Site, families: list[str]) -> tuple[Told, np.ndarray]:
+def told_without(predictor: Predictor, place: Condition, families: list[str]) -> tuple[PredictionIntervals, np.ndarray]:
     """The values of families that are gone from all places, by what is chosen on the rest, and the truth."""
     places = {each: [pair for pair in pairs if pair[0].features.family not in families]
-              for each, pairs in predictor.observed.places.items()}  # fmt: skip
-    without = Predictor(replace(predictor.observed, places=places), predictor.datasets)
-    asked = [pair for pair in predictor.observed.places[place] if pair[0].features.family in families]
+              for each, pairs in predictor.observations.places.items()}  # fmt: skip
+    without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
+    asked = [pair for pair in predictor.observations.places[place] if pair[0].features.family in families]
     told, _ = without.choice(place, True).ask([sample for sample, _ in asked])
     return told, np.array([value for _, value in asked])
 
@@ -74,14 +74,14 @@ def told_without(predictor: Predictor, place: Site, families: list[str]) -> tupl
 @pytest.mark.parametrize(
     ("target", "place", "least_rho", "most_off", "coverage"),
     [
-        ("latency", Site(None, CPU), 0.95, 0.14, (0.85, 0.95)),
-        ("acc@1", Site(IMAGENET), 0.92, 1.3, (0.85, 0.95)),
+        ("latency", Condition(None, CPU), 0.95, 0.14, (0.85, 0.95)),
+        ("acc@1", Condition(IMAGENET), 0.92, 1.3, (0.85, 0.95)),
     ],
 )
 def test_groups_of_families_that_the_graph_has_never_seen(
     graph: mk.KnowledgeGraph,
     target: str,
-    place: Site,
+    place: Condition,
     least_rho: float,
     most_off: float,
     coverage: tuple[float, float],
@@ -109,19 +109,20 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
     inside: list[bool] = []
     for family in ("convnext", "mobilenetv3", "swin_transformer", "regnet", "xcit", "eva", "efficientnet", "levit"):
         places = {place: [pair for pair in pairs if pair[0].features.family != family]
-                  for place, pairs in predictor.observed.places.items()}  # fmt: skip
-        without = Predictor(replace(predictor.observed, places=places), predictor.datasets)
-        asked = [pair for pair in predictor.observed.places[Site(IMAGENET)] if pair[0].features.family == family]
-        told, _ = without.choice(Site(IMAGENET), True).ask([sample for sample, _ in asked])
+                  for place, pairs in predictor.observations.places.items()}  # fmt: skip
+        without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
+        known = predictor.observations.places[Condition(IMAGENET)]
+        asked = [pair for pair in known if pair[0].features.family == family]
+        told, _ = without.choice(Condition(IMAGENET), True).ask([sample for sample, _ in asked])
         truth = np.array([value for _, value in asked])
         inside += ((told.low <= truth) & (truth <= told.high)).tolist()
     assert 0.82 <= np.mean(inside) <= 0.97
 
 
-def sampled(graph: mk.KnowledgeGraph, dataset: str) -> tuple[Surface, list[Sample], np.ndarray]:
+def sampled(graph: mk.KnowledgeGraph, dataset: str) -> tuple[TargetRegressor, list[Sample], np.ndarray]:
     predictor = fitted_predictor(graph.contents(), "acc@1")
-    own = predictor.observed.places[Site(dataset)]
-    source = predictor.surface(Site(IMAGENET), True).alone
+    own = predictor.observations.places[Condition(dataset)]
+    source = predictor.surface(Condition(IMAGENET), True).alone
     return source, [sample for sample, _ in own], np.array([value for _, value in own])
 
 
@@ -136,7 +137,7 @@ def test_a_few_results_on_another_test_set_and_all_of_imagenet(graph: mk.Knowled
             rng = np.random.default_rng(seed)
             known = rng.choice(len(values), count, replace=False)
             asked = np.flatnonzero(~np.isin(families, families[known]))
-            surfaces = [Surface(dataset, [samples[at] for at in known], values[known], "%", True, sources)
+            surfaces = [TargetRegressor(dataset, [samples[at] for at in known], values[known], "%", True, sources)
                         for sources in ([source], [])]  # fmt: skip
             told, alone = (surface.told([samples[at] for at in asked]) for surface in surfaces)
             truth = values[asked]
@@ -177,7 +178,7 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
         values = np.clip(MADE_UP[kind](source.values, samples, rng.normal(size=len(samples))), 0, 100)
         known = rng.choice(len(values), count, replace=False)
         asked = np.flatnonzero(~np.isin(families, families[known]))
-        told = Surface("mine", [samples[at] for at in known], values[known], "%", True, [source]).told(
+        told = TargetRegressor("mine", [samples[at] for at in known], values[known], "%", True, [source]).told(
             [samples[at] for at in asked]
         )
         truth = values[asked]
@@ -198,11 +199,11 @@ def test_sixty_jobs_that_follow_imagenet_closely_and_families_unknown_there(grap
         rng = np.random.default_rng(seed)
         unknown = np.isin(families, rng.permutation(np.unique(families))[:17])
         values = 0.6 * source.values + 20 + 0.3 * rng.normal(size=len(families))
-        elsewhere = Surface(IMAGENET, [source.samples[at] for at in np.flatnonzero(~unknown)],
+        elsewhere = TargetRegressor(IMAGENET, [source.samples[at] for at in np.flatnonzero(~unknown)],
                             source.values[~unknown], "%", True)  # fmt: skip
         known = rng.choice(np.flatnonzero(~unknown), 60, replace=False)
-        told = Surface("mine", [source.samples[at] for at in known], values[known], "%", True, [elsewhere]).told(
-            [source.samples[at] for at in np.flatnonzero(unknown)]
-        )
+        told = TargetRegressor(
+            "mine", [source.samples[at] for at in known], values[known], "%", True, [elsewhere]
+        ).told([source.samples[at] for at in np.flatnonzero(unknown)])
         insides.append(np.mean((told.low <= values[unknown]) & (values[unknown] <= told.high)))
     assert 0.85 <= np.mean(insides) <= 0.95

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from knowledge.exchanged import exactly
 from modulekg_widgets.engine.errors import PropertyError
-from modulekg_widgets.engine.knowledge.property_values import (
-    MOST_DEPTH,
+from modulekg_widgets.engine.knowledge.facts.property_values import (
+    MAX_DEPTH,
     decode,
     decode_history,
     encode,
@@ -120,7 +120,7 @@ def test_keys_are_plain_values_too() -> None:
 def test_depth_is_limited_alike_in_writing_and_reading() -> None:
     for wrap in (lambda v: [v], lambda v: (v,), lambda v: {"a": v}, lambda v: {1: v}):
         value: Any = complex(NAN, 1)
-        for _ in range(MOST_DEPTH):
+        for _ in range(MAX_DEPTH):
             value = wrap(value)
         assert exactly(decode(encode(value))) == exactly(value)
         with pytest.raises(PropertyError, match="nested deeper"):

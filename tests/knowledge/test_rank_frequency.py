@@ -12,10 +12,9 @@ from torch import nn
 
 from knowledge.graphs import contents_of, made_up, zoo_contents
 from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError
-from modulekg_widgets.engine.knowledge.analysis.power_law import LAW, fitted
+from modulekg_widgets.engine.knowledge.analysis.power_law import POWER_LAW, fit_power_law, truncated_sum
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.truncated_sum import truncated_sum
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 LAWS = ["log-normal", "exponential", "stretched exponential", "truncated power law"]
@@ -69,17 +68,17 @@ def test_the_exponent_of_a_sample_is_found() -> None:
 
 def test_the_expected_counts() -> None:
     found = of_counts(drawn_from_power_law(2.5, 500)).fit
-    assert set(found.expected) == {LAW, *LAWS}
+    assert set(found.expected) == {POWER_LAW, *LAWS}
     for above in found.expected.values():
         assert above[0] == pytest.approx(found.tail)
         assert (np.diff(above) <= 0).all()
     shares = special.zeta(found.alpha, found.counts) / special.zeta(found.alpha, found.xmin)
-    assert found.expected[LAW] == pytest.approx(found.tail * shares)
+    assert found.expected[POWER_LAW] == pytest.approx(found.tail * shares)
 
 
 def test_what_falls_exponentially_is_no_power_law() -> None:
     counts = np.random.default_rng(0).geometric(0.05, 1_000)
-    found = fitted((counts + 20).tolist())
+    found = fit_power_law((counts + 20).tolist())
     row = found.comparisons.set_index("alternative").loc["exponential"]
     assert row["R"] < 0
     assert row["p"] < 0.1
@@ -99,7 +98,7 @@ def test_a_power_law_beats_an_exponential_and_the_verdict_says_so() -> None:
 
 def test_a_sample_of_a_log_normal_is_compared_reliably() -> None:
     counts = np.ceil(np.random.default_rng(0).lognormal(3, 0.6, 1_000)).astype(int)
-    row = fitted(counts.tolist()).comparisons.set_index("alternative").loc["log-normal"]
+    row = fit_power_law(counts.tolist()).comparisons.set_index("alternative").loc["log-normal"]
     assert row["reliable"]
 
 

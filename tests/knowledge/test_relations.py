@@ -9,9 +9,16 @@ from torch import nn
 from identity.samples import zoo_model
 from knowledge.graphs import FEW, contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.knowledge.analysis.module_types import ABSENT, module_types, type_names
-from modulekg_widgets.engine.knowledge.analysis.relations import families, is_a, is_a_edges, subclass_of
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.analysis.module_types import (
+    ABSENT,
+    families,
+    is_a,
+    is_a_edges,
+    module_types,
+    subclass_of,
+    type_names,
+)
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 

@@ -12,8 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, UnknownNameError
-from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.knowledge.results import RESULTS, Result, results_of
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.facts.results import RESULTS, Result, results_of
 
 
 @pytest.fixture

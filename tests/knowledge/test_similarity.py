@@ -15,8 +15,8 @@ import modulekg_widgets as mk
 from browser.large_zoo import large_zoo
 from knowledge.zoo_contents import zoo_record
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import features_of, log_counts, record_in
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, find_record, log_counts
 
 __all__ = ["large_zoo"]  # the fixture
 
@@ -91,7 +91,7 @@ def test_families_of_timm_and_torchvision_are_told_better_than_by_labels_or_oper
              if zoo.modules[model.root].qualified_class.startswith(("timm.", "torchvision."))]  # fmt: skip
     kg = mk.KnowledgeGraph()
     kg.add_contents(Contents(zoo.scheme, zoo.modules, {name: zoo.models[name] for name in names}))
-    features = [features_of(record_in(zoo, name)) for name in names]
+    features = [features_of(find_record(zoo, name)) for name in names]
     family = {each.name: each.family for each in features}
     sizes = Counter(family.values())
     asked = [name for name in names if sizes[family[name]] > 1]

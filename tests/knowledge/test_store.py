@@ -15,8 +15,8 @@ from torch import nn
 import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.writers import network, write_models
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 HOSTILE = [
     "", "'; DROP TABLE modulekg_nodes;--", "a" * 10_000, "\0", "\\", "\\x00", "\\\\x00", "\udc80\\", "\\\udfff\0",

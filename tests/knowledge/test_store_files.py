@@ -327,7 +327,7 @@ def test_what_computes_long_is_refused_and_a_slow_disk_is_not(
     copy: Path, monkeypatch: pytest.MonkeyPatch, clock: str, is_refused: bool
 ) -> None:
     """Each look at that clock is an hour after the one before, and every step of SQLite's looks."""
-    monkeypatch.setattr(sqlite_file, "_STEPS", 1)
+    monkeypatch.setattr(sqlite_file, "_STEPS_PER_CHECK", 1)
     monkeypatch.setattr(time, clock, itertools.count(0, 3600).__next__)
     if is_refused:
         with pytest.raises(StoreError, match="takes longer than a sound file"):

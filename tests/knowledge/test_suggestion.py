@@ -17,13 +17,13 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from knowledge.zoo_contents import DATASETS, contents_of, small_contents, small_predictor
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.datasets import is_imagenet, likeness
-from modulekg_widgets.engine.knowledge.prediction.published import published
-from modulekg_widgets.engine.knowledge.records import model_record
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import dataset_similarity, is_imagenet
+from modulekg_widgets.engine.knowledge.prediction.data.published import published_models
 from modulekg_widgets.engine.knowledge.suggestion import known_models
-from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking, in_units
-from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements, suggest
+from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking, count_text
+from modulekg_widgets.engine.knowledge.suggestion.known_models import ModelSearch, Requirements, suggest
 
 
 class Own(nn.Module):
@@ -147,10 +147,10 @@ def test_models_are_suggested_for_their_own_task() -> None:
 
     def known(task: str) -> set[str]:
         required = Requirements(replace(DATASETS["CIFAR-10"], properties={"task": task}), None, None)
-        return {record.model.name for record, _ in KnownModels(contents, small_predictor(), required, {}).ranked}
+        return {record.model.name for record, _ in ModelSearch(contents, small_predictor(), required, {}).ranked}
 
     assert known("Semantic segmentation") == {"lraspp_mobilenet_v3_large"}
-    assert known("image classification") == set(published())
+    assert known("image classification") == set(published_models())
 
 
 def test_names_reach_the_page_as_text() -> None:
@@ -169,7 +169,7 @@ def test_the_table_can_be_read() -> None:
     none = suggested(max_params=1)
     assert none.reason == "for none of 78 known models keeps within max_params=1 (the least has 1.2 M)"
     assert repr(none) == f"<Suggestions for ImageNet-1K, at most 1 parameters: none, {none.reason}>"
-    assert [in_units(value) for value in (None, 12, 25.6e6, 3e9)] == ["?", "12", "25.6 M", "3.0 G"]
+    assert [count_text(value) for value in (None, 12, 25.6e6, 3e9)] == ["?", "12", "25.6 M", "3.0 G"]
 
 
 def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
@@ -200,8 +200,8 @@ def test_unknown_names_are_told_with_what_is_known() -> None:
     ],
 )
 def test_likeness(left: DataSetNode, right: DataSetNode, low: float, high: float) -> None:
-    assert low <= likeness(left, right) <= high
-    assert likeness(left, right) == likeness(right, left)
+    assert low <= dataset_similarity(left, right) <= high
+    assert dataset_similarity(left, right) == dataset_similarity(right, left)
 
 
 def test_ways_of_writing_imagenet() -> None:

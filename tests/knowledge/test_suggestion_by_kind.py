@@ -12,12 +12,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.contents import DataSetNode
-from modulekg_widgets.engine.knowledge.prediction.modality import modality_of
-from modulekg_widgets.engine.knowledge.suggestion.candidates import call_with
-from modulekg_widgets.engine.knowledge.suggestion.heads import with_classes
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import modality_of
+from modulekg_widgets.engine.knowledge.suggestion.candidates import meta_call, replace_head
 
-IMAGE = call_with([(2, 3, 32, 32)])
+IMAGE = meta_call([(2, 3, 32, 32)])
 
 
 class Reader(nn.Module):
@@ -128,7 +127,7 @@ def plain() -> nn.Module:
 def test_a_last_layer_is_exchanged(device: str) -> None:
     model = plain().to(device).half()
     trunk = model[0]
-    changed = with_classes(model, (tuple(each.half() for each in IMAGE[0]), {}), 7)
+    changed = replace_head(model, (tuple(each.half() for each in IMAGE[0]), {}), 7)
     assert changed[-1].out_features == 7  # type: ignore[index]
     assert changed[-1].bias is None  # type: ignore[index]
     assert changed[-1].weight.dtype == torch.float16  # type: ignore[index]
@@ -151,12 +150,12 @@ class Tied(nn.Module):
         (squeezed, IMAGE),  # the mean comes behind it
         (Tied, ((torch.zeros(1, 3, dtype=torch.long),), {})),
         (lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), IMAGE),
-        (lambda: nn.Linear(4, 2), call_with([(1, 4)])),
+        (lambda: nn.Linear(4, 2), meta_call([(1, 4)])),
     ],
 )
 def test_models_without_a_head_say_so(make: Callable[[], nn.Module], call: tuple) -> None:
     with pytest.raises(PredictionError, match="comes of no layer of its own"):
-        with_classes(make(), call, 7)
+        replace_head(make(), call, 7)
 
 
 def test_types_of_transformers_have_classifiers() -> None:

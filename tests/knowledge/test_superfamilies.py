@@ -7,7 +7,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies, superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 def conv_net(width: int) -> nn.Module:

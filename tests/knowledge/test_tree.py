@@ -82,7 +82,7 @@ def test_a_cycle_ends_where_it_closes() -> None:
 
 @pytest.mark.slow
 def test_modules_that_share_each_other_are_refused_beyond_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modulekg_widgets.engine.knowledge.trees.MOST_PATHS", 10_000)
+    monkeypatch.setattr("modulekg_widgets.engine.knowledge.repository.MAX_PATHS", 10_000)
     model = nn.Sequential(nn.ReLU())
     for _ in range(40):
         model = nn.Sequential(model, model)

@@ -13,20 +13,20 @@ from torch import nn
 import modulekg_widgets as mk
 from identity.samples import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
-from modulekg_widgets.engine.knowledge.suggestion.candidates import call_with, run_of
+from modulekg_widgets.engine.knowledge.suggestion.candidates import first_working_call, meta_call
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
-    GroupNorms,
-    Heads,
-    KernelSize,
-    SwapBlock,
-    blocks,
-    heads,
-    kernels,
-    swaps,
+    BlockSwap,
+    GroupNormSwap,
+    HeadCountChange,
+    KernelChange,
+    block_swaps,
+    donor_blocks,
+    head_count_changes,
+    kernel_changes,
 )
-from modulekg_widgets.engine.knowledge.suggestion.pareto import dominated_by, front
+from modulekg_widgets.engine.knowledge.suggestion.pareto import domination_counts, pareto_front
 
-IMAGE = call_with([(1, 3, 64, 64)])
+IMAGE = meta_call([(1, 3, 64, 64)])
 
 
 class NormAct(nn.BatchNorm2d):
@@ -60,27 +60,27 @@ def net(kind: type[nn.Module], channels: int = 8) -> nn.Module:
 
 def test_a_norm_is_no_block() -> None:
     model = net(Block)
-    run = run_of(model, [IMAGE])
+    run = first_working_call(model, [IMAGE])
     assert run is not None
-    assert {block.kind for block in blocks("a", model, run)} == {"Block"}
+    assert {block.kind for block in donor_blocks("a", model, run)} == {"Block"}
 
 
 def test_blocks_go_in_the_places_of_blocks_of_as_many_channels() -> None:
     one, other, wide = net(Block), net(Other), net(Other, 16)
-    runs = [run_of(each, [IMAGE]) for each in (one, other, wide)]
+    runs = [first_working_call(each, [IMAGE]) for each in (one, other, wide)]
     library = [block for name, each, run in zip("abc", (one, other, wide), runs, strict=True)
-               for block in blocks(name, each, run)]  # type: ignore[arg-type]  # fmt: skip
-    assert {swap.donor for swap in swaps("a", one, runs[0], library)} == {"b"}  # type: ignore[arg-type]
+               for block in donor_blocks(name, each, run)]  # type: ignore[arg-type]  # fmt: skip
+    assert {swap.donor for swap in block_swaps("a", one, runs[0], library)} == {"b"}  # type: ignore[arg-type]
 
 
 def test_kernels_keep_what_a_convolution_gives() -> None:
     model = deepcopy(zoo_model("mobilenet_v3_small"))
-    found = kernels(model)
+    found = kernel_changes(model)
     assert {change.size for change in found} == {3, 5, 7}
     change = random.Random(0).choice(found)
-    before = run_of(model, [IMAGE])
+    before = first_working_call(model, [IMAGE])
     change.apply(model, {})
-    after = run_of(model, [IMAGE])
+    after = first_working_call(model, [IMAGE])
     assert before is not None
     assert after is not None
     assert after.outputs[""] == before.outputs[""]
@@ -88,13 +88,13 @@ def test_kernels_keep_what_a_convolution_gives() -> None:
     strange = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=0), nn.Conv2d(4, 4, 3, padding=2, dilation=2), nn.Conv2d(4, 4, 1)
     )
-    assert kernels(strange) == []
+    assert kernel_changes(strange) == []
 
 
 def test_heads_follow_in_every_attention_of_a_kind() -> None:
     timm = pytest.importorskip("timm")
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False).eval()
-    found = heads(model)
+    found = head_count_changes(model)
     assert [(change.old, change.new) for change in found] == [(3, 6)]
     found[0].apply(model, {})
     attention = model.blocks[0].attn
@@ -114,9 +114,9 @@ def test_what_timm_generates_is_typed() -> None:
     for row in rows:
         model = row.build()
         for change in row.recipe:
-            if isinstance(change, SwapBlock):
+            if isinstance(change, BlockSwap):
                 assert not isinstance(model.get_submodule(change.path), nn.BatchNorm2d)
-            assert isinstance(change, SwapBlock | KernelSize | Heads | GroupNorms) or str(change)
+            assert isinstance(change, BlockSwap | KernelChange | HeadCountChange | GroupNormSwap) or str(change)
     assert {type(change).__name__ for row in rows for change in row.recipe}
 
 
@@ -125,10 +125,10 @@ def test_what_timm_generates_is_typed() -> None:
 
 def test_who_is_better_than_whom() -> None:
     points = [(80.0, 5.0), (70.0, 1.0), (75.0, 6.0), (80.0, 5.0), (60.0, 1.0), (90.0, 20.0)]
-    assert dominated_by(points) == [0, 0, 2, 0, 1, 0]
-    assert front("abcdef", points, 9) == ["b", "a", "d", "f"]
-    assert front("abcdef", points, 2) == ["b", "f"]
-    assert front("", [], 3) == []
+    assert domination_counts(points) == [0, 0, 2, 0, 1, 0]
+    assert pareto_front("abcdef", points, 9) == ["b", "a", "d", "f"]
+    assert pareto_front("abcdef", points, 2) == ["b", "f"]
+    assert pareto_front("", [], 3) == []
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def staged(kind: type[nn.Module], channels: int = 8) -> nn.Module:
 
 def test_neither_stages_nor_parts_of_blocks_are_blocks() -> None:
     known = {"nested": staged(Nested), "plain": staged(Plain)}
-    passes = {name: run_of(model, [IMAGE]) for name, model in known.items()}
-    found = {name: blocks(name, model, passes[name]) for name, model in known.items()}  # type: ignore[arg-type]
+    passes = {name: first_working_call(model, [IMAGE]) for name, model in known.items()}
+    found = {name: donor_blocks(name, model, passes[name]) for name, model in known.items()}  # type: ignore[arg-type]
     for each in found.values():
         assert {block.path for block in each} == {f"{stage}.{at}" for stage in (1, 2) for at in range(3)}
     library = [block for each in found.values() for block in each]
-    changes = swaps("nested", known["nested"], passes["nested"], library)  # type: ignore[arg-type]
+    changes = block_swaps("nested", known["nested"], passes["nested"], library)  # type: ignore[arg-type]
     assert {change.donor for change in changes} == {"plain"}
     assert all(change.path.count(".") == change.donor_path.count(".") == 1 for change in changes)
 

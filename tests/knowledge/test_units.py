@@ -12,11 +12,17 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModuleKGError, PropertyError, UnknownNameError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.observations import Site, observations
-from modulekg_widgets.engine.knowledge.results import Result, comparable, results_of
-from modulekg_widgets.engine.knowledge.units import compared, fault_of_share, is_cost, is_share, target_named
-from modulekg_widgets.engine.views.knowledge_results import result_columns
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.results import Result, normalized_result, results_of
+from modulekg_widgets.engine.knowledge.facts.units import (
+    canonical_target,
+    is_cost,
+    is_share,
+    normalized_value,
+    share_error,
+)
+from modulekg_widgets.engine.knowledge.prediction.data.observations import Condition, observations
+from modulekg_widgets.engine.views.knowledge_payload import result_columns
 
 NAMES = [f"net{width}" for width in range(2, 8)]
 HUGE = (10**400, 10**5000)  # Python writes no more than 4300 digits
@@ -45,7 +51,7 @@ def add(kg: mk.KnowledgeGraph, values: list[Any], **how: Any) -> Any:
 
 def known(kg: mk.KnowledgeGraph, target: str, dataset: str | None = "d", device: str | None = None) -> list[float]:
     places = observations(kg.contents(), target).places
-    return [value for _, value in places.get(Site(dataset, device), [])]
+    return [value for _, value in places.get(Condition(dataset, device), [])]
 
 
 class Odd:
@@ -71,12 +77,12 @@ class Odd:
     ],
 )  # fmt: skip
 def test_names_of_one_target(names: tuple[str, ...], expected: str) -> None:
-    assert {target_named(name) for name in names} == {expected}
+    assert {canonical_target(name) for name in names} == {expected}
 
 
 @pytest.mark.parametrize("name", ["acc@10", "top-1 error", "1", "5", "val_loss", "", "steps to accuracy 1"])
 def test_other_names_stay(name: str) -> None:
-    assert target_named(name) == name
+    assert canonical_target(name) == name
 
 
 def test_shares_by_name() -> None:
@@ -109,13 +115,13 @@ def test_shares_by_name() -> None:
 def test_values_in_the_unit_in_which_they_are_compared(
     target: str, value: float, unit: str | None, expected: tuple[float, str | None]
 ) -> None:
-    found = compared(target, value, unit)
+    found = normalized_value(target, value, unit)
     assert found[0] == pytest.approx(expected[0])
     assert found[1] == expected[1]
 
 
 def test_a_value_that_leaves_the_floats_is_none() -> None:
-    assert comparable("growth", Result(1e308, "fraction")) is None
+    assert normalized_result("growth", Result(1e308, "fraction")) is None
 
 
 @pytest.mark.parametrize("unit", ["percent", "pct", "%", "percentage points", "fraction"])
@@ -210,7 +216,7 @@ def test_a_job_cannot_have_them_either(kg: mk.KnowledgeGraph) -> None:
         with pytest.raises(PropertyError, match=r"250|80|-1|float"):
             kg.add_job(model=NAMES[0], results={target: pair})
     assert kg.jobs().empty
-    assert fault_of_share("x", 250, "%") is None
+    assert share_error("x", 250, "%") is None
 
 
 # ------------------------------------------------------------------ numbers beyond floats, objects of anybody's

@@ -13,10 +13,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, PropertyError
-from modulekg_widgets.engine.knowledge.contents import JobNode
-from modulekg_widgets.engine.knowledge.exchange import wandb_tables
-from modulekg_widgets.engine.knowledge.jobs import MOST_POINTS
-from modulekg_widgets.engine.knowledge.results import Result, results_of
+from modulekg_widgets.engine.knowledge.facts.contents import JobNode
+from modulekg_widgets.engine.knowledge.facts.jobs import MAX_POINTS
+from modulekg_widgets.engine.knowledge.facts.results import Result, results_of
+from modulekg_widgets.engine.knowledge.imports import wandb_tables
 
 # as the page exports it: its own columns, the configuration and the summary by letters, everything quoted
 COLUMNS = [
@@ -172,11 +172,11 @@ class TestCharts:
         assert "export it over 'Step'" in report.left_out["calm-sea-2 - loss"]
 
     def test_long_ones_are_thinned_and_text_is_told(self, kg: mk.KnowledgeGraph, runs: Path, tmp_path: Path) -> None:
-        lines = {"brisk-sun-1 - acc": [0.5] * (2 * MOST_POINTS + 1), "calm-sea-2 - note": ["x"] * (2 * MOST_POINTS + 1)}
+        lines = {"brisk-sun-1 - acc": [0.5] * (2 * MAX_POINTS + 1), "calm-sea-2 - note": ["x"] * (2 * MAX_POINTS + 1)}
         report = kg.add_wandb(runs, chart(tmp_path / "a.csv", "Step", lines), model="arch")
         points = jobs(kg)["brisk-sun-1"].history["acc"]
-        assert len(points) <= MOST_POINTS + 1
-        assert points[-1][0] == 2 * MOST_POINTS
+        assert len(points) <= MAX_POINTS + 1
+        assert points[-1][0] == 2 * MAX_POINTS
         assert "row 2 holds '0', 'x': no step and number" in report.left_out["calm-sea-2 - note"]
 
 
@@ -225,7 +225,7 @@ def test_what_is_no_file_or_huge_is_refused(
     for place in (tmp_path, tmp_path / "none.csv", "nul\0", 7):
         with pytest.raises(GraphFileError):
             kg.add_wandb(place)  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(wandb_tables, "MOST_CELLS", 10)
+    monkeypatch.setattr(wandb_tables, "MAX_CELLS", 10)
     with pytest.raises(GraphFileError, match="more than 10 cells"):
         kg.add_wandb(runs, model="arch")
 

@@ -3,10 +3,10 @@
 from functools import cache
 
 from identity.samples import zoo_model
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode
-from modulekg_widgets.engine.knowledge.prediction.features import with_flops
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.data.features import with_flops
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 
 SMALL = ("squeezenet1_1", "resnet18", "mobilenet_v3_small")
 IMAGES = {"task": "classification", "image_size": 32}

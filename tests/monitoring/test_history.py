@@ -24,7 +24,7 @@ SLOTS = [Slot(f"layer{at}", "Metric", at, EVAL if at % 2 else TRAIN, FORMS[at % 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 256)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 256)
 
 
 def numbered(history: History) -> list[int]:
@@ -79,7 +79,7 @@ def test_any_part_comes_back() -> None:
 def test_numbers_of_any_kind_come_back_bit_by_bit(rows: list[list[float]], chunk: int) -> None:
     history = History()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK", chunk)
+        patch.setattr(module, "CHUNK_BYTES", chunk)
         for step, numbers in enumerate(rows):
             slot = Slot("m", "M", 0, TRAIN, Form((("", len(numbers)),)))
             history.append(step, [history.slot_number(slot)], np.array(numbers, np.float64))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from modulekg_widgets.engine.monitoring import ring as module
-from modulekg_widgets.engine.monitoring.ring import ROWS, PackedRow, Ring
+from modulekg_widgets.engine.monitoring import transfer_ring as module
+from modulekg_widgets.engine.monitoring.transfer_ring import RING_ROWS, PackedRow, TransferRing
 
 BIG = 2**24 + 1  # the first whole number that float32 has not
 
@@ -26,7 +26,7 @@ def by_slot(row: PackedRow) -> dict[int, list[float]]:
 
 def through(*values: Any) -> list[list[float]]:
     """What comes out for values of the slots 0, 1, …"""
-    ring = Ring()
+    ring = TransferRing()
     for slot, value in enumerate(values):
         ring.put(slot, value, 1.0)
     ring.close(7)
@@ -94,7 +94,7 @@ def test_nan_stays_nan() -> None:
 
 
 def test_what_is_overwritten_after_the_step_was_closed_has_left() -> None:
-    ring, value = Ring(), torch.ones(3)
+    ring, value = TransferRing(), torch.ones(3)
     ring.put(0, value, 1.0)
     ring.close(0)
     value.fill_(7.0)
@@ -111,7 +111,7 @@ def test_tensors_of_inference_mode() -> None:
 
 
 def test_steps_leave_in_order_and_a_step_without_values_leaves_nothing() -> None:
-    ring = Ring()
+    ring = TransferRing()
     for step in range(5):
         if step != 2:
             ring.put(0, torch.tensor(float(step)), float(10 + step))
@@ -124,7 +124,7 @@ def test_steps_leave_in_order_and_a_step_without_values_leaves_nothing() -> None
 
 
 def test_a_second_value_takes_the_place_of_the_first() -> None:
-    ring = Ring()
+    ring = TransferRing()
     ring.put(0, torch.tensor(1.0), 1.0)
     ring.put(1, torch.tensor(2.0), 2.0)
     ring.put(0, 3.0, 3.0)
@@ -135,7 +135,7 @@ def test_a_second_value_takes_the_place_of_the_first() -> None:
 
 
 def test_slots_come_by_rank_and_say_in_which_order_they_were_made() -> None:
-    ring = Ring()
+    ring = TransferRing()
     ring.ranks = {5: 0, 6: 1, 7: 2}
     for slot in (7, 5, 6):
         ring.put(slot, torch.tensor(float(slot)), 1.0)
@@ -147,7 +147,7 @@ def test_slots_come_by_rank_and_say_in_which_order_they_were_made() -> None:
 
 
 def test_some_are_kept_or_all_forgotten() -> None:
-    ring = Ring()
+    ring = TransferRing()
     for slot in range(6):
         ring.put(slot, torch.tensor(float(slot)), float(slot))
     ring.keep({1, 4, 9})
@@ -164,7 +164,7 @@ def test_some_are_kept_or_all_forgotten() -> None:
 
 def test_threads_put_at_once() -> None:
     """Threads that run the model at the same time."""
-    ring, each, threads = Ring(), 300, 4
+    ring, each, threads = TransferRing(), 300, 4
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     start = threading.Barrier(threads)
@@ -230,9 +230,9 @@ class Device(module._DeviceRing):
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[Ring, Device]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[TransferRing, Device]:
     """A ring for tensors on a slow device."""
-    ring, device = Ring(), Device(torch.device("cpu"))
+    ring, device = TransferRing(), Device(torch.device("cpu"))
     plain = ring._pack
 
     def pack(where: Any, values: list[Any]) -> Any:
@@ -245,7 +245,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[Ring, Device]:
     return ring, device
 
 
-def step(ring: Ring, number: int, count: int = 3) -> None:
+def step(ring: TransferRing, number: int, count: int = 3) -> None:
     ring.put(0, torch.arange(count) + 100.0 * number, 1.0)
     ring.put(1, torch.tensor(number), 1.0)
     ring.put(2, float(-number), 1.0)
@@ -256,20 +256,20 @@ def expected(number: int, count: int = 3) -> dict[int, list[float]]:
     return {0: [at + 100.0 * number for at in range(count)], 1: [float(number)], 2: [float(-number)]}
 
 
-def test_nothing_waits_for_the_device(slow: tuple[Ring, Device]) -> None:
+def test_nothing_waits_for_the_device(slow: tuple[TransferRing, Device]) -> None:
     ring, device = slow
-    for number in range(ROWS):
+    for number in range(RING_ROWS):
         step(ring, number)
         assert ring.take() == []
     assert device.waits == 0
     device.is_slow = False
-    assert [by_slot(row) for row in ring.take()] == [expected(number) for number in range(ROWS)]
+    assert [by_slot(row) for row in ring.take()] == [expected(number) for number in range(RING_ROWS)]
     assert device.waits == 0
 
 
 def test_values_of_a_type_leave_a_device_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `cat` would bring to one type it copies piece by piece, however many there are."""
-    ring, joined, plain = Ring(), [], torch.cat
+    ring, joined, plain = TransferRing(), [], torch.cat
 
     def cat(parts: list[torch.Tensor], **where: Any) -> torch.Tensor:
         joined.append({part.dtype for part in parts} | {each.dtype for each in where.values()})
@@ -287,41 +287,41 @@ def test_values_of_a_type_leave_a_device_in_one_piece(monkeypatch: pytest.Monkey
         else module._DeviceRing(torch.device("cpu")).pack([each.reshape(-1) for each in own], 2 * len(own))
     ))  # fmt: skip
     leaving = ring._scattered(0, order, values, weights)
-    assert ring._arrived(leaving, wait=True)
+    assert ring._is_complete(leaving, wait=True)
     assert by_slot(leaving.row) == {**{slot: [float(slot), 0.5] for slot in range(30)}, 30: [7.0]}
     assert dict(zip(leaving.row.slots, leaving.row.weights, strict=True)) == {slot: float(slot) for slot in range(31)}
     assert len(joined) == 3
     assert all(len(each) == 1 for each in joined)
 
 
-def test_who_asks_for_the_values_waits_for_them(slow: tuple[Ring, Device]) -> None:
+def test_who_asks_for_the_values_waits_for_them(slow: tuple[TransferRing, Device]) -> None:
     ring, _ = slow
     for number in range(5):
         step(ring, number)
     assert [by_slot(row) for row in ring.take(wait=True)] == [expected(number) for number in range(5)]
 
 
-def test_a_device_that_lags_behind_is_waited_for_and_nothing_is_lost(slow: tuple[Ring, Device]) -> None:
+def test_a_device_that_lags_behind_is_waited_for_and_nothing_is_lost(slow: tuple[TransferRing, Device]) -> None:
     ring, device = slow
     found = []
-    for number in range(4 * ROWS):
+    for number in range(4 * RING_ROWS):
         step(ring, number)
         found += ring.take()
-    assert device.waits == 3 * ROWS
+    assert device.waits == 3 * RING_ROWS
     found += ring.take(wait=True)
-    assert [row.step for row in found] == list(range(4 * ROWS))
-    assert [by_slot(row) for row in found] == [expected(number) for number in range(4 * ROWS)]
-    assert device.made == ROWS  # the memory is made once
+    assert [row.step for row in found] == list(range(4 * RING_ROWS))
+    assert [by_slot(row) for row in found] == [expected(number) for number in range(4 * RING_ROWS)]
+    assert device.made == RING_ROWS  # the memory is made once
 
 
-def test_nothing_is_lost_when_nobody_takes(slow: tuple[Ring, Device]) -> None:
+def test_nothing_is_lost_when_nobody_takes(slow: tuple[TransferRing, Device]) -> None:
     ring, _ = slow
-    for number in range(3 * ROWS):
+    for number in range(3 * RING_ROWS):
         step(ring, number)
-    assert [by_slot(row) for row in ring.take(wait=True)] == [expected(number) for number in range(3 * ROWS)]
+    assert [by_slot(row) for row in ring.take(wait=True)] == [expected(number) for number in range(3 * RING_ROWS)]
 
 
-def test_rows_that_grow_leave_those_on_their_way_alone(slow: tuple[Ring, Device]) -> None:
+def test_rows_that_grow_leave_those_on_their_way_alone(slow: tuple[TransferRing, Device]) -> None:
     ring, _ = slow
     counts = [1, 1, 50, 2, 300, 1, 7]
     for number, count in enumerate(counts):
@@ -330,7 +330,7 @@ def test_rows_that_grow_leave_those_on_their_way_alone(slow: tuple[Ring, Device]
     assert [by_slot(row) for row in rows] == [expected(number, count) for number, count in enumerate(counts)]
 
 
-def test_a_value_that_leaves_before_the_training_overwrites_it(slow: tuple[Ring, Device]) -> None:
+def test_a_value_that_leaves_before_the_training_overwrites_it(slow: tuple[TransferRing, Device]) -> None:
     ring, _ = slow
     value = torch.ones(4)
     ring.put(0, value, 1.0)
@@ -339,7 +339,7 @@ def test_a_value_that_leaves_before_the_training_overwrites_it(slow: tuple[Ring,
     assert by_slot(ring.take(wait=True)[0]) == {0: [1.0] * 4}
 
 
-def test_the_parts_that_wait_keep_the_order_of_the_steps(slow: tuple[Ring, Device]) -> None:
+def test_the_parts_that_wait_keep_the_order_of_the_steps(slow: tuple[TransferRing, Device]) -> None:
     """A step of plain numbers alone has nothing to wait for, and still comes after the one before it."""
     ring, device = slow
     step(ring, 0)
@@ -353,7 +353,7 @@ def test_the_parts_that_wait_keep_the_order_of_the_steps(slow: tuple[Ring, Devic
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
 )
-def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[Ring, Device]) -> None:
+def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[TransferRing, Device]) -> None:
     ring, _ = slow
     value = torch.tensor([0, 1, 1]).to(dtype)
     ring.put(0, value, 1.0)
@@ -363,7 +363,7 @@ def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[Ring, Device])
     assert by_slot(ring.take(wait=True)[0]) == {0: [0.0, 1.0, 1.0], 1: [BIG], 2: [0.1]}
 
 
-def test_two_readers_at_once_share_the_rows(slow: tuple[Ring, Device], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_readers_at_once_share_the_rows(slow: tuple[TransferRing, Device], monkeypatch: pytest.MonkeyPatch) -> None:
     """The panel's thread asks for the values while the training goes on."""
     ring, _ = slow
     both, arrive = threading.Barrier(2), Event.synchronize

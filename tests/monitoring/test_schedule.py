@@ -16,7 +16,7 @@ from modulekg_widgets.engine.monitoring.schedule import (
     OnEvent,
     Schedule,
     ScheduleError,
-    looks_like_schedule,
+    is_schedule_text,
     schedule,
 )
 
@@ -246,7 +246,7 @@ def test_an_event_is_a_value_beyond_the_bound(bound: str, values: list[float], c
     [("linear(5)", True), ("linear", True), (" steps ", True), ("WeightNorm", False), ("Foo(3)", True), ("lin", False)],
 )
 def test_schedules_are_told_from_metrics(text: str, answer: bool) -> None:
-    assert looks_like_schedule(text) is answer
+    assert is_schedule_text(text) is answer
 
 
 # ------------------------------------------------------------------ in a monitor

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.operators.arguments import Arguments, OperatorCall, number_arguments, reading_of
+from modulekg_widgets.engine.operators.arguments import Arguments, OperatorCall, number_arguments, schema_reading
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 
@@ -58,7 +58,7 @@ def test_the_names_are_those_of_the_operator_that_one_is_like() -> None:
     assert call["bias"] is None
     assert call["cudnn_enable"] is True
     assert not call.has("sizes")
-    assert call.arranged() == (["x", [4], "w", None, 2.0, True], {})
+    assert call.native_arguments() == (["x", [4], "w", None, 2.0, True], {})
     assert call.changed({"normalized_shape": [3], "eps": 1.0}) == (("w", "x", [3]), {"eps": 1.0})
     assert call.may_change("weight")
     assert not call.may_change("bias")
@@ -73,15 +73,15 @@ def test_what_has_the_same_place_needs_no_entry() -> None:
 
 
 def test_a_change_of_mind_holds_at_once() -> None:
-    assert reading_of(POOL).is_own
+    assert schema_reading(POOL).is_own
     user_operators.replace(UserOperator(like="aten::avg_pool2d"), ["mkgreads::pool"])
-    assert not reading_of(POOL).is_own
-    assert reading_of(POOL).overload is aten.avg_pool2d.default
+    assert not schema_reading(POOL).is_own
+    assert schema_reading(POOL).overload is aten.avg_pool2d.default
     user_operators.replace(UserOperator(like="aten::relu"), ["mkgreads::pool"])
-    assert reading_of(POOL).overload is aten.relu.default
+    assert schema_reading(POOL).overload is aten.relu.default
     assert traits_of(POOL).pointwise
     user_operators.entries = {key: user_operators.entries[key] for key in user_operators if key != "mkgreads::pool"}
-    assert reading_of(POOL).is_own
+    assert schema_reading(POOL).is_own
     assert not traits_of(POOL).pointwise
 
 
@@ -92,7 +92,7 @@ def test_the_overload_that_fits_is_taken() -> None:
         return found.values, found.indices
 
     mk.axis_rule("mkgreads::largest", like="aten::max")
-    assert reading_of(torch.ops.mkgreads.largest.default).overload is aten.max.dim
+    assert schema_reading(torch.ops.mkgreads.largest.default).overload is aten.max.dim
 
 
 def test_numbers_to_compute_with_are_told_from_sizes() -> None:
@@ -103,7 +103,7 @@ def test_numbers_to_compute_with_are_told_from_sizes() -> None:
     overload = torch.ops.mkgreads.scaled.default
     assert number_arguments(overload) == {"x"}
     mk.axis_rule("mkgreads::scaled", like="aten::mul", args={"self": "x", "other": "by"})
-    assert reading_of(overload).overload in (aten.mul.Scalar, aten.mul.Tensor)
+    assert schema_reading(overload).overload in (aten.mul.Scalar, aten.mul.Tensor)
     assert number_arguments(overload) == {"by", "x"}
 
 

@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.importance.votes import gains
+from modulekg_widgets.engine.pruning.importance.members import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
-from modulekg_widgets.engine.pruning.plan.attempt import Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
+from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import matches_masked_model, output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import agrees, disagreement
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from operators.own_operators import OWN, Own, Through, defined, dense, parameter, rows
 
 _operators: dict[str, Any] = {}
@@ -94,11 +94,11 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
     for graph in graphs:
         planner = Planner(graph, Request(ratio=own.ratio))
         selection = planner.selection(own.ratio)
-        attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+        attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
         assert attempt.selection.changed
         masks, edits = attempt.selection.keeps(), planner.repair.edits(attempt)
-        errors.append(disagreement(planner.axes, masks, edits, rehearsal.scales))
-        assert agrees(planner.axes, masks, edits, rehearsal.scales)
+        errors.append(output_error(planner.axes, masks, edits, rehearsal.scales))
+        assert matches_masked_model(planner.axes, masks, edits, rehearsal.scales)
     if not own.training:
         assert max(errors) < 1e-9
 

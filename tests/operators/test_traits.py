@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from modulekg_widgets.engine.axes.call import rules
-from modulekg_widgets.engine.axes.inference import find_rule
-from modulekg_widgets.engine.axes.layers import _FINDERS
+from modulekg_widgets.engine.axes.inference.inference import find_rule
+from modulekg_widgets.engine.axes.inference.layers import _FINDERS
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.operators import traits
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
 from modulekg_widgets.engine.operators.traits import operators_with, size_argument, traits_named, traits_of

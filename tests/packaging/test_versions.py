@@ -51,7 +51,7 @@ def test_what_is_missing_or_old_is_seen(
     monkeypatch.setattr(home, "version", version)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(site, "USER_BASE", str(tmp_path / "own"))
-    monkeypatch.setattr(home, "SHARES", [tmp_path / "local"])
+    monkeypatch.setattr(home, "SHARE_FOLDERS", [tmp_path / "local"])
     found = reported(capsys)
     assert found["traitlets"] == "not installed"
     assert "jupyterlab" not in found  # nobody has to have what an extra brings

@@ -282,9 +282,9 @@ def test_pictures_that_were_not_kept_come_from_the_same_pass(monkeypatch: pytest
     kept = Playback(model, x)
     state = torch.get_rng_state()
     pictures = [kept.picture(step.index, 2) for step in kept.steps]
-    monkeypatch.setattr(playback, "CACHE", 4 * 70 * 14 * 14 * 4)  # one of the large outputs
+    monkeypatch.setattr(playback, "CACHE_BYTES", 4 * 70 * 14 * 14 * 4)  # one of the large outputs
     again = Playback(model, x)
-    monkeypatch.setattr(playback, "CACHE", 1000)
+    monkeypatch.setattr(playback, "CACHE_BYTES", 1000)
     torch.manual_seed(99)
     assert torch.equal(state, again._random[torch.device("cpu")])
     with unchanged(model, x):
@@ -295,7 +295,7 @@ def test_pictures_that_were_not_kept_come_from_the_same_pass(monkeypatch: pytest
 
 
 def test_a_model_that_has_changed_is_told_from_the_one_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playback, "CACHE", 0)
+    monkeypatch.setattr(playback, "CACHE_BYTES", 0)
     model, x = small_cnn(), torch.randn(4, 3, 16, 16)
     played = Playback(model, x)
     with torch.no_grad():
@@ -381,7 +381,7 @@ def test_thousands_of_calls_are_listed_up_to_the_most(monkeypatch: pytest.Monkey
         return x
 
     assert len(Playback(Calls(forward, layer=nn.Identity()), torch.ones(2, 2))) == 3001
-    monkeypatch.setattr(playing, "MOST_STEPS", 100)
+    monkeypatch.setattr(playing, "MAX_STEPS", 100)
     played = Playback(Calls(forward, layer=nn.Identity()), torch.ones(2, 2))
     assert (len(played), played.dropped) == (100, 2901)
 

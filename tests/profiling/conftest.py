@@ -7,4 +7,4 @@ from modulekg_widgets.engine.profiling import timing
 
 @pytest.fixture(autouse=True)
 def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MOST", 3)
+    monkeypatch.setattr(timing, "MAX_ROUNDS", 3)

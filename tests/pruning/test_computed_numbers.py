@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.repair import Repair
+from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
+from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from pruning.attempts import attempt_of
 
 Tensor = torch.Tensor
@@ -54,10 +54,10 @@ def test_a_number_that_is_computed_from_a_size(name: str) -> None:
     (axis,) = graph.axes.free
     keep = np.ones(axis.size, dtype=bool)
     keep[list(plan.axes[0].dropped)] = False
-    rehearsal = Repair(graph.axes, Outcome(graph.axes)).rehearse(attempt_of(axis, plan))
+    rehearsal = Repair(graph.axes, EditCompiler(graph.axes)).dry_run(attempt_of(axis, plan))
     assert rehearsal.explained
-    assert disagreement(graph.axes, {axis.term: keep}, plan.edits, rehearsal.scales) < 1e-9
-    assert disagreement(graph.axes, {axis.term: keep}, plan.edits) > 1e-3  # the old number gives other values
+    assert output_error(graph.axes, {axis.term: keep}, plan.edits, rehearsal.scales) < 1e-9
+    assert output_error(graph.axes, {axis.term: keep}, plan.edits) > 1e-3  # the old number gives other values
 
     expected = nn.functional.linear(use(model.a(x).relu()[:, keep], 8), model.b.weight[:, keep], model.b.bias)
     plan.cut(model)

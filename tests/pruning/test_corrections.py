@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan import repair
+from modulekg_widgets.engine.pruning.plan.corrections import repair
 from pruning.attempts import attempt_of
 
 
@@ -17,13 +17,13 @@ from pruning.attempts import attempt_of
 def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, torch.Tensor], tuple[int, mk.PruningPlan]]:
     """A plan of a model at half of its size, and how many dry runs it took."""
     count = [0]
-    rehearse = repair.rehearse
+    rehearse = repair.dry_run
 
     def counted(*args: object, **how: object) -> object:
         count[0] += 1
         return rehearse(*args, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(repair, "rehearse", counted)
+    monkeypatch.setattr(repair, "dry_run", counted)
 
     def plan_of(model: nn.Module, x: torch.Tensor) -> tuple[int, mk.PruningPlan]:
         count[0] = 0
@@ -101,10 +101,10 @@ def test_what_helped_once_helps_the_likes_of_it(runs: Callable[..., tuple[int, m
 
 
 def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from modulekg_widgets.engine.pruning.plan import dry_run as dryrun
+    from modulekg_widgets.engine.pruning.plan.dry_run import dry_run as dryrun
 
     passes = []
-    rehearsed = dryrun._rehearsed
+    rehearsed = dryrun._dry_run
     monkeypatch.setattr(dryrun, "_rehearsed", lambda *args: passes.append(args[3]) or rehearsed(*args))
     model = nn.Sequential(*(Fixed() for _ in range(4)), nn.Linear(6, 2)).eval()
     mk.plan(mk.trace(model, torch.randn(3, 6)), ratio=0.5)
@@ -195,6 +195,6 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
     fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
-    found = fixing.rehearse(attempt_of(graph.axes.free[0], plan))
+    found = fixing.dry_run(attempt_of(graph.axes.free[0], plan))
     assert found.mismatch is None
     assert found.explained

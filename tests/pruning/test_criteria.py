@@ -14,10 +14,10 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, BNScale, Random
-from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK, marginals, positions_of
+from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK_SIZE, marginals, positions_of
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
+from modulekg_widgets.engine.pruning.importance.members import gains
 from modulekg_widgets.engine.pruning.importance.scoring import score
-from modulekg_widgets.engine.pruning.importance.votes import gains
 from pruning.criterion_samples import Concatenated, Grouped, Heads, image, randomised, scores, tokens, traced_pair
 
 Tensor = torch.Tensor
@@ -247,7 +247,7 @@ def test_random_is_seeded_and_leaves_the_global_generators_alone() -> None:
 # ------------------------------------------------------------------ reductions
 
 
-@pytest.mark.parametrize("shape", [(7,), (5, 3), (3, 4, 2, 2), (700, 300, 2), (2, 1 + BLOCK)])
+@pytest.mark.parametrize("shape", [(7,), (5, 3), (3, 4, 2, 2), (700, 300, 2), (2, 1 + BLOCK_SIZE)])
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 def test_marginals_are_sums_over_the_other_dimensions(shape: tuple[int, ...], layout: str) -> None:
     tensor = torch.randn(shape, generator=torch.Generator().manual_seed(0))

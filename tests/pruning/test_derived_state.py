@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.cut.derived import singular_vectors
+from modulekg_widgets.engine.pruning.cut.derived_state import singular_vectors
 from pruning.battery import differs, state_of
 
 

@@ -16,11 +16,11 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
-from modulekg_widgets.engine.axes.precision import rescaled
-from modulekg_widgets.engine.pruning.plan.attempt import Attempt
+from modulekg_widgets.engine.axes.proof.dtype_mode import rescaled
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
+from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from pruning.battery import differs, state_of
 from sampling import sampled
 
@@ -35,9 +35,9 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     """How far a plan's cut lies from the masked original."""
     planner = Planner(graph, Request(**how))
     selection = planner.selection(how.get("ratio", 0.0))
-    attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+    attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
     assert attempt.selection.changed
-    return disagreement(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
+    return output_error(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
 
 
 # the data decide which way a detector goes, so there is no one masked original: test_battery.py runs them
@@ -146,13 +146,13 @@ def test_the_oracle_sees_one_wrong_position() -> None:
     model, args = zoo_case("resnet18")
     planner = Planner(mk.trace(model, args), Request(ratio=0.5))
     selection = planner.selection(0.5)
-    edits = planner.repair.edits(Attempt(selection, selection.counts))
-    assert disagreement(planner.axes, selection.keeps(), edits) < 1e-9
+    edits = planner.repair.edits(PlanCandidate(selection, selection.counts))
+    assert output_error(planner.axes, selection.keeps(), edits) < 1e-9
     edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")
     wrong = np.flatnonzero(np.diff(edit.kept[1]) > 1)[-1]  # the last that goes before one that is gone
     edit.kept[1] = edit.kept[1].copy()
     edit.kept[1][wrong] += 1
-    assert disagreement(planner.axes, selection.keeps(), edits) > 1e-4
+    assert output_error(planner.axes, selection.keeps(), edits) > 1e-4
 
 
 class Gate(nn.Module):

@@ -18,7 +18,7 @@ import modulekg_widgets.engine.pruning as pruning
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.masking import mask
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.cut.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
+from modulekg_widgets.engine.pruning.cut.tensor_cuts import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
 from pruning.edits_of_cut import small_edits, state_of, step, trained
 

@@ -96,6 +96,6 @@ def test_what_stops_midway_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             raise MemoryError("no more")
         return whole(edit, tensor)
 
-    monkeypatch.setattr(TensorEdit, "of", of)
+    monkeypatch.setattr(TensorEdit, "slice", of)
     with pytest.raises(CutError, match=r"midway.*MemoryError.*load the model again"):
         plan.cut(model, undo=False)

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.inference import sizes_meet
+from modulekg_widgets.engine.axes.inference.inference import has_consistent_sizes
 from pruning.battery import differs, state_of
 
 
 class Idle(nn.Module):
-    """`body` makes what `head` reads, and `idle` reads too, for nothing."""
+    """`body` makes what `svg_header` reads, and `idle` reads too, for nothing."""
 
     def __init__(self, body: nn.Module, idle: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def transposed(channels: int) -> nn.Module:
 def test_the_dry_run_sees_shapes_that_a_kernel_without_data_accepts(channels: int, fits: bool) -> None:
     operators = mk.trace(transposed(channels), torch.zeros(1, 4, 4, 4)).operators
     assert [operator.name for operator in operators] == ["aten::convolution"]
-    assert sizes_meet(operators[0]) is fits
+    assert has_consistent_sizes(operators[0]) is fits
 
 
 # ------------------------------------------------- a branch that is not taken

@@ -20,8 +20,8 @@ from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.criteria import L1
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria, importance
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
-from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
-from modulekg_widgets.engine.pruning.importance.votes import weights_along
+from modulekg_widgets.engine.pruning.importance.members import weights_along
+from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores, score
 from pruning.importance_samples import CRITERIA, Net, each_criterion, image, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor
@@ -84,7 +84,7 @@ def test_global_ranking_is_over_scores_of_one_size() -> None:
     model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
     graph = mk.trace(model, (torch.ones(1, 3),))
     small, large, none, negative = terms(graph)
-    found = normalised(
+    found = normalize_scores(
         graph.axes,
         {
             small: np.array([0.1, 0.3]),
@@ -107,7 +107,7 @@ def test_what_many_weights_make_or_read_counts_for_more() -> None:
     # the stem's output is added to, read by one convolution and the projection; the inner one is made, read twice
     assert counts["inner.out.1"] == 3
     assert found[graph.axes["stem.out.1"].term] == 4
-    ones = normalised(graph.axes, {axis.term: np.ones(axis.size) for axis in graph.axes.free})
+    ones = normalize_scores(graph.axes, {axis.term: np.ones(axis.size) for axis in graph.axes.free})
     assert {name: ones[graph.axes[name].term].mean() for name in counts} == counts
 
 

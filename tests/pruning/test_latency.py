@@ -12,17 +12,17 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
-from modulekg_widgets.engine.profiling.timing import Comparison
+from modulekg_widgets.engine.profiling.timing import LatencyComparison
+from modulekg_widgets.engine.pruning import latency
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.latency import size_times, stopwatch
-from modulekg_widgets.engine.pruning.plan import latency_target
-from modulekg_widgets.engine.pruning.plan.latency_search import LatencySearch, Proposal
+from modulekg_widgets.engine.pruning.plan.targets import latency_target
+from modulekg_widgets.engine.pruning.plan.targets.latency_target import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
 from tracing.samples import unchanged
 
 
-def comparison(share: float, before: float = 10.0) -> Comparison:
-    return Comparison((before,) * 8, (before * share,) * 8)
+def comparison(share: float, before: float = 10.0) -> LatencyComparison:
+    return LatencyComparison((before,) * 8, (before * share,) * 8)
 
 
 # ------------------------------------------------------------------ the search
@@ -42,7 +42,7 @@ class Times:
         )
         return Proposal(tried, estimate)
 
-    def measure(self, tried: Any, thorough: bool) -> Comparison:
+    def measure(self, tried: Any, thorough: bool) -> LatencyComparison:
         self.measured.append((tried.estimate, tried.step, thorough))
         slower = self.odd if tried.step < 8 else 1.0
         return comparison(slower * (self.fixed + (1 - self.fixed) * tried.estimate))
@@ -81,7 +81,7 @@ def test_the_nearest_of_coarse_steps_is_measured_well() -> None:
 @pytest.mark.parametrize("slow", [0.45, 0.5, 0.55])
 def test_a_cut_that_looked_slow_by_chance_is_measured_again(slow: float) -> None:
     class Disturbed(Times):
-        def measure(self, tried: Any, thorough: bool) -> Comparison:
+        def measure(self, tried: Any, thorough: bool) -> LatencyComparison:
             is_disturbed = not thorough and tried.estimate == pytest.approx(slow)
             found = super().measure(tried, thorough)
             return comparison(1.4 * found.share) if is_disturbed else found
@@ -102,7 +102,7 @@ def test_steps_without_a_cut_are_left_out() -> None:
 
 
 def test_a_share_goes_by_the_quick_half_of_passes() -> None:
-    disturbed = Comparison((10.0, 10.0, 10.0, 40.0, 90.0), (5.0, 70.0, 5.0, 5.0, 5.0))
+    disturbed = LatencyComparison((10.0, 10.0, 10.0, 40.0, 90.0), (5.0, 70.0, 5.0, 5.0, 5.0))
     assert disturbed.share == 0.5
     assert disturbed.pair == (10.0, 5.0)
     assert len(disturbed.with_more(disturbed).before) == 10
@@ -116,7 +116,7 @@ def given_times(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Cuts take a fifth of the time, and the rest as much as parameters stay; `slower` is a factor on top."""
     device: dict[str, Any] = {"slower": 1.0, "edits": []}
 
-    def compared(model: nn.Module, before: Edits, after: Edits, call: Any, **_: Any) -> Comparison:
+    def compared(model: nn.Module, before: Edits, after: Edits, call: Any, **_: Any) -> LatencyComparison:
         sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
         whole = sum(sizes.values())
         for edit in after.tensors:
@@ -126,8 +126,8 @@ def given_times(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         device["edits"].append(after)
         return comparison(device["slower"] * (0.2 + 0.8 * kept / whole))
 
-    monkeypatch.setattr(stopwatch, "compared", compared)
-    monkeypatch.setattr(timing, "MOST", 2)
+    monkeypatch.setattr(latency, "compare_latency", compared)
+    monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
     return device
 
 
@@ -159,7 +159,7 @@ def test_the_text_of_a_measured_plan_makes_the_same_cuts_again(given_times: dict
 
 
 def test_milliseconds_as_a_number(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    monkeypatch.setattr(latency.Stopwatch, "model_time", lambda _: 10.0)
     plan = mk.plan(three_layers(), target={"latency": 7.0})
     assert plan.latency is not None
     assert plan.latency[1] == pytest.approx(7.0, rel=0.1)
@@ -186,7 +186,7 @@ def test_a_time_is_a_budget_beside_others(given_times: dict[str, Any], target: d
 
 
 def test_a_time_above_that_of_the_model_is_kept(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopwatch.Stopwatch, "whole", lambda _: 10.0)
+    monkeypatch.setattr(latency.Stopwatch, "model_time", lambda _: 10.0)
     plan = mk.plan(three_layers(), target={"latency": 11.0, "params": 0.5})
     assert plan.axes == mk.plan(three_layers(), target={"params": 0.5}).axes
     assert plan.latency is not None
@@ -225,30 +225,30 @@ def test_what_was_measured_is_not_measured_again(given_times: dict[str, Any]) ->
 
 
 def test_a_layer_of_a_size_is_measured_once_in_whichever_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MOST", 2)
-    monkeypatch.setattr(size_times, "_measured", {})
+    monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
+    monkeypatch.setattr(latency, "_measured", {})
     rows = torch.randn(4096, 3, 4, 4)  # each layer takes far longer than listening to it does
     one, other = (mk.trace(Net().eval(), rows) for _ in range(2))
     runs: list[str] = []
-    measure = stopwatch.Stopwatch._exclusive
-    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda watch: runs.append("run") or measure(watch))
-    first = stopwatch.Stopwatch(one).times(one)
-    again = stopwatch.Stopwatch(other).times(other)
+    measure = latency.Stopwatch._exclusive_times
+    monkeypatch.setattr(latency.Stopwatch, "_exclusive_times", lambda watch: runs.append("run") or measure(watch))
+    first = latency.Stopwatch(one).times(one)
+    again = latency.Stopwatch(other).times(other)
     assert (again, len(runs)) == (first, 1)
     assert all(taken > 0 for taken in first.values())
     wider = mk.trace(one.model, torch.cat([one.call[0][0]] * 2))
-    assert stopwatch.Stopwatch(wider).times(wider).keys() == first.keys()
+    assert latency.Stopwatch(wider).times(wider).keys() == first.keys()
     assert len(runs) == 2
-    stopwatch.Stopwatch(mk.trace(one.model.double(), one.call[0][0].double())).times(wider)
+    latency.Stopwatch(mk.trace(one.model.double(), one.call[0][0].double())).times(wider)
     assert len(runs) == 3  # in float64 it takes longer
 
 
 def test_layers_of_one_size_take_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size_times, "_measured", {})
+    monkeypatch.setattr(latency, "_measured", {})
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)).eval()
     graph = mk.trace(model, torch.randn(2, 8))
-    watch = stopwatch.Stopwatch(graph)
-    monkeypatch.setattr(stopwatch.Stopwatch, "_exclusive", lambda _: {"0": 1e-3, "1": 3e-3, "2": 0.5e-3, "": 1.0})
+    watch = latency.Stopwatch(graph)
+    monkeypatch.setattr(latency.Stopwatch, "_exclusive_times", lambda _: {"0": 1e-3, "1": 3e-3, "2": 0.5e-3, "": 1.0})
     assert list(watch.times(graph).values()) == pytest.approx([2e3, 2e3, 0.5e3])
 
 
@@ -299,8 +299,8 @@ def test_what_cannot_be_measured() -> None:
 
 
 def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MOST", 2)
-    monkeypatch.setattr(latency_target, "STEPS", (1,))
+    monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
+    monkeypatch.setattr(latency, "STEPS", (1,))
     model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
     graph = mk.trace(model, torch.randn(8, 16))
     monkeypatch.setattr(latency_target.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.precision import In
-from modulekg_widgets.engine.pruning.plan.modes import widest
+from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Attempt
+from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.reference import disagreement
-from modulekg_widgets.engine.pruning.plan.repair import Attempt
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws
 
 HEAD, HEADS, LAYERS, DROPPED = 8, 4, 4, 0.4
@@ -97,11 +97,11 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     assert planner.graph.training
     assert planner.graph.seed is not None
     selection = planner.selection(0.5)
-    attempt, rehearsal = planner.repair.mended(Attempt(selection, selection.counts))
+    attempt, rehearsal = planner.repair.fixed(Attempt(selection, selection.counts))
     assert rehearsal.explained  # the dry run went all of the way that was recorded
     edits = planner.repair.edits(attempt)
     assert {edits.attributes[f"layers.{number}.head_dim"] for number in range(LAYERS)} == {(HEAD, HEAD // 2)}
-    assert disagreement(planner.axes, attempt.selection.keeps(), edits, rehearsal.scales) < 1e-9
+    assert output_error(planner.axes, attempt.selection.keeps(), edits, rehearsal.scales) < 1e-9
     assert torch.equal(torch.get_rng_state(), before)
     check_heads(model, x, mk.plan(graph, ratio=0.5))
 
@@ -116,9 +116,9 @@ def test_a_pass_that_was_traced_by_chance_is_traced_from_a_seed() -> None:
             break
     else:
         pytest.fail("no seed runs every layer")  # then nothing is left out that would call for another pass
-    again = widest(graph)
+    again = fullest_trace(graph)
     assert again.seed is not None
-    assert widest(again) is again
+    assert fullest_trace(again) is again
     plan = mk.plan(graph, ratio=0.5)
     assert plan.flops[0] == int(again.flops())
     check_heads(model, x, plan)
@@ -128,14 +128,14 @@ def test_a_pass_without_chance_is_not_traced_again() -> None:
     model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     for training in (False, True):
         graph = mk.trace(model.train(training), torch.randn(4, 3))
-        assert widest(graph) is graph
+        assert fullest_trace(graph) is graph
 
 
 def test_draws_go_by_their_number_and_not_by_sizes_or_types() -> None:
     def drawn(size: int, dtype: torch.dtype) -> list[float]:
         found = []
         before = torch.get_rng_state()
-        with ReproducibleDraws(5), In(dtype):
+        with ReproducibleDraws(5), ForceDtype(dtype):
             for _ in range(4):
                 nn.functional.dropout(torch.ones(size), 0.5)
                 found.append(torch.rand([]))

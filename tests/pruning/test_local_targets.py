@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.importance.votes import weights_along
-from modulekg_widgets.engine.pruning.plan.one_number import of_one_number
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
+from modulekg_widgets.engine.pruning.importance.members import weights_along
+from modulekg_widgets.engine.pruning.plan.selection.shared_size import shared_size_groups
+from modulekg_widgets.engine.pruning.plan.targets.ranking import local_exponents
 from sampling import sampled
 
 WIDTH, HIDDEN, DEPTH = 64, 128, 4
@@ -66,7 +66,7 @@ class TestLocalTargets:
     def test_a_target_takes_the_same_where_two_weights_run_along_every_axis(self) -> None:
         model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
         graph = mk.trace(model, torch.randn(2, 8))
-        assert local_paces(graph.axes, graph.axes.free).tolist() == [1.0, 1.0]
+        assert local_exponents(graph.axes, graph.axes.free).tolist() == [1.0, 1.0]
         first, second = left(mk.plan(graph, target={"flops": 0.5})).values()
         assert first == pytest.approx(second, abs=1 / 64)
 
@@ -107,7 +107,7 @@ def test_sizes_that_are_one_number_meet_where_their_paces_differ(kind: type[nn.R
     hidden = [axis for axis in graph.axes.free if axis.size == 28]
     assert len(hidden) == 4
     assert len({weights_along(graph.axes)[axis.term] for axis in hidden}) > 1
-    assert len(list(of_one_number(graph.axes.free))) == 1
+    assert len(list(shared_size_groups(graph.axes.free))) == 1
     plan = mk.plan(graph, target={"flops": share})
     before, after = plan.flops
     assert after / before == pytest.approx(share, abs=0.01)
@@ -138,14 +138,14 @@ class TestOneNumber:
     @pytest.mark.parametrize("inner", [32, 48])
     def test_equal_sizes_without_a_number_are_no_one_size(self, inner: int) -> None:
         graph = mk.trace(Own(inner), torch.randn(2, 8))
-        assert list(of_one_number(graph.axes.free)) == []
+        assert list(shared_size_groups(graph.axes.free)) == []
 
     def test_what_a_layer_reads_is_none_of_its_sizes(self) -> None:
         model = Tagger(nn.GRU)
         model.embed, model.rnn = nn.Embedding(20, 28), nn.GRU(28, 28, 2, bidirectional=True, batch_first=True)
         free = mk.trace(model.eval(), torch.randint(0, 20, (1, 4))).axes.free
         assert [axis.size for axis in free] == [28] * 5
-        (group,) = of_one_number(free)
+        (group,) = shared_size_groups(free)
         assert {free[at].name.partition(".")[0] for at in group} == {"rnn"}
 
     def test_layers_in_a_row_are_apart(self) -> None:
@@ -160,7 +160,7 @@ class TestOneNumber:
                 return self.head(self.b(self.a(x)[0])[0])
 
         free = mk.trace(Row().eval(), torch.randn(3, 1, 8)).axes.free
-        groups = [{free[at].name[0] for at in group} for group in of_one_number(free)]
+        groups = [{free[at].name[0] for at in group} for group in shared_size_groups(free)]
         assert sorted(map(sorted, groups)) == [["a"], ["b"]]
 
     @pytest.mark.parametrize("scope", ["local", "global", "isomorphic"])

@@ -216,7 +216,7 @@ def test_a_file_runs_no_code(tmp_path: Path, graph: mk.DataflowGraph) -> None:
     for name in ("evil.pth", "evil.pkl"):
         with pytest.raises(mk.ModuleKGError, match="cannot be loaded as masks"):
             read_masks(graph, tmp_path / name)
-    assert not _Runs.ran
+    assert not _Runs.called_modules
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"PK\x03\x04broken", b"not masks at all" * 100])

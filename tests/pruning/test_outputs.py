@@ -36,7 +36,7 @@ def as_tuple(hidden: torch.Tensor, out: torch.Tensor, side: torch.Tensor) -> tup
 
 
 def widths(value: Any) -> dict[str, int]:
-    from modulekg_widgets.engine.torch_runtime.structure import tensors
+    from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
     return {name: tensor.shape[-1] for name, tensor in tensors(value)}
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.keywords import THERE_AND_HERE
+from modulekg_widgets.engine.keywords import KEYWORD_ADVICE
 
 MODEL = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
 X = torch.randn(5, 4)
@@ -68,8 +68,8 @@ def test_no_keyword_of_another_tool_hides_one_of_ours(call: str) -> None:
     for name in call.split(".")[1:]:
         function = getattr(function, name)
     ours = inspect.signature(function).parameters
-    assert "kwargs" not in THERE_AND_HERE
-    for keyword in THERE_AND_HERE.keys() - ours.keys():
+    assert "kwargs" not in KEYWORD_ADVICE
+    for keyword in KEYWORD_ADVICE.keys() - ours.keys():
         with pytest.raises(TypeError, match="takes no keyword"):
             CALLS[call](**{keyword: 1})
 

@@ -17,7 +17,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
-from modulekg_widgets.engine.pruning.plan import plan_file
+from modulekg_widgets.engine.pruning.plan.saved import plan_file
 from pruning.battery import differs, state_of
 from pruning.plan_samples import PLANS, ROWS, content, planned
 from pruning.test_faults import broken_off

@@ -15,7 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
-from modulekg_widgets.engine.pruning.importance.regularise import GroupLasso, group_lasso
+from modulekg_widgets.engine.pruning.importance.regularization import GroupLasso, group_lasso
 
 Tensor = torch.Tensor
 

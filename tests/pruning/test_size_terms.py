@@ -12,7 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.plan.draft import Draft
-from modulekg_widgets.engine.pruning.plan.size_terms import SizeTerms, size_terms
+from modulekg_widgets.engine.pruning.plan.sizes.size_terms import SizeTerms, size_terms
 from sampling import sampled
 
 IMAGE = (1, 3, 64, 64)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.pruning.plan.spending import TOWARDS_SAVINGS, worths
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.pruning.plan.targets.ranking import SAVINGS_EXPONENT, target_scores
 
 draws = np.random.default_rng(0)
 
@@ -22,37 +22,37 @@ class TestWorths:
     def test_those_of_an_axis_are_in_the_order_of_its_scores(self) -> None:
         (term,) = terms(50)
         scores = draws.normal(size=50)  # of which some are negative, as those of a loss that falls
-        found = worths({term: scores}, {term: 2}, {term: 0.5})[term]
+        found = target_scores({term: scores}, {term: 2}, {term: 0.5})[term]
         assert np.isfinite(found).all()
         assert (np.diff(found[np.argsort(scores)]) >= 0).all()
 
     def test_of_twice_the_savings_the_worth_is_less_and_of_twice_the_weights_more(self) -> None:
         one, dear, wide = terms(8, 8, 8)
         scores = draws.random(8)
-        found = worths(
+        found = target_scores(
             dict.fromkeys((one, dear, wide), scores), {one: 2, dear: 2, wide: 4}, {one: 0.1, dear: 0.2, wide: 0.1}
         )
-        assert found[dear] == pytest.approx(found[one] / 2**TOWARDS_SAVINGS)
-        assert found[wide] == pytest.approx(found[one] * 2**TOWARDS_SAVINGS)
+        assert found[dear] == pytest.approx(found[one] / 2**SAVINGS_EXPONENT)
+        assert found[wide] == pytest.approx(found[one] * 2**SAVINGS_EXPONENT)
 
     def test_a_network_of_twice_the_depth_ranks_alike(self) -> None:
         inner, stream = terms(8, 8)
         scores = {inner: draws.random(8), stream: draws.random(8)}
-        shallow = worths(scores, {inner: 2, stream: 6}, {inner: 0.2, stream: 0.6})
-        deep = worths(scores, {inner: 2, stream: 12}, {inner: 0.1, stream: 0.6})
+        shallow = target_scores(scores, {inner: 2, stream: 6}, {inner: 0.2, stream: 0.6})
+        deep = target_scores(scores, {inner: 2, stream: 12}, {inner: 0.1, stream: 0.6})
         ratio = [deep[term] / shallow[term] for term in (inner, stream)]
         assert ratio[0] == pytest.approx(ratio[1])
 
     def test_the_less_is_left_the_more_the_next_one_counts(self) -> None:
         (term,) = terms(64)
-        found = np.sort(worths({term: np.ones(64)}, {term: 2}, {term: 0.5})[term])
+        found = np.sort(target_scores({term: np.ones(64)}, {term: 2}, {term: 0.5})[term])
         assert (np.diff(found) > 0).all()
         assert found[-2] > 2 * found[0]
 
     @pytest.mark.parametrize("scores", [np.zeros(5), np.empty(0), -np.ones(3), np.array([0.0, 0.0, 1e-200, 1.0])])
     def test_any_scores_give_finite_worths(self, scores: np.ndarray) -> None:
         (term,) = terms(max(len(scores), 1))
-        found = worths({term: scores}, {}, {})[term]
+        found = target_scores({term: scores}, {}, {})[term]
         assert found.shape == scores.shape
         assert np.isfinite(found).all()
 

@@ -12,9 +12,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.pruning.plan import size_formula, size_terms
-from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_constraints import SizeConstraint, solved
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solve
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.sizes import size_formula, size_terms
 from pruning.target_samples import Net, left, three_layers
 from sampling import sampled
 
@@ -137,11 +137,11 @@ def test_tied_sizes_are_multiples() -> None:
     for wanted, rounded in [((20, 23), (24, 24)), ((35, 34), (36, 36)), ((9, 2), (8, 8))]:
         counts = dict(zip((first, second), wanted, strict=True))
         selection = Selection(orders, counts, steps={first: 8, second: 4}, least={second: 5})
-        found = solved(selection, [tie], counts)
+        found = solve(selection, [tie], counts)
         assert found is not None
         assert tuple(found.counts[term] for term in (first, second)) == rounded
     fixed = SizeConstraint(first, None, 20)
-    assert solved(Selection(orders, {first: 30, second: 30}, steps={first: 8}), [fixed], {first: 30}) is None
+    assert solve(Selection(orders, {first: 30, second: 30}, steps={first: 8}), [fixed], {first: 30}) is None
 
 
 @pytest.mark.parametrize("unit", ["flops", "matmul_flops", "macs"])
@@ -231,7 +231,7 @@ def test_a_layer_in_two_places_has_its_attributes_once() -> None:
 
 def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = mk.plan(net, target={"flops": 0.5})
-    monkeypatch.setattr(size_terms, "MOST_DIMENSIONS", 0)  # no operator has a formula
+    monkeypatch.setattr(size_terms, "MAX_DIMENSIONS", 0)  # no operator has a formula
     assert not size_terms.size_terms(net.axes).is_exact
     assert mk.plan(net, target={"flops": 0.5}).axes == expected.axes
     for unit in ("macs", "matmul_flops"):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.cut.tensors import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
+from modulekg_widgets.engine.pruning.cut.tensor_cuts import cut_tensor, uncut_tensor, unzero_tensor, zero_tensor
 from pruning.edits_of_cut import bytes_of
 
 

@@ -13,8 +13,8 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.repeated import repeated_axes
-from modulekg_widgets.engine.pruning.plan.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import repeated_axes
+from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from sampling import sampled
 
 
@@ -240,6 +240,6 @@ def test_heads_are_free_where_the_configuration_has_their_size(name: str, is_fre
     model, inputs = transformers_models.build(name)
     planner = Planner(mk.trace(model, (), inputs), Request(ratio=0.5, layers="uniform"))
     heads = next(axis for axis in planner.chosen if axis.name.endswith("heads"))
-    together = planner.layers.proportions.all_with([heads.term])
+    together = planner.layers.proportions.with_group_members([heads.term])
     assert is_free == all(term.size == heads.size for term in together)
     assert len(together) > 1

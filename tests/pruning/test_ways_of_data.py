@@ -177,7 +177,7 @@ class Wrong(nn.Module):
 
 def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is told that cuts of one axis are wrong, as where a coincidence of sizes hides an error."""
-    from modulekg_widgets.engine.pruning.plan import repair
+    from modulekg_widgets.engine.pruning.plan.corrections import repair
 
     torch.manual_seed(0)
     model, x = Wrong(), torch.randn(3, 4)
@@ -188,7 +188,7 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
         return all(axes.of(atom).name != bad.name for atom in masks)
 
     monkeypatch.setattr(repair, "agrees", agrees)
-    monkeypatch.setattr(repair.Repair, "_is_proved", lambda self, attempt, found: self._agrees(attempt, found))
+    monkeypatch.setattr(repair.Repair, "_is_verified", lambda self, attempt, found: self._matches(attempt, found))
     plan = mk.plan(graph, ratio=0.5)
     assert [axis.name for axis in plan.axes] == ["mid.out"]
     assert any("gives other values" in change.source for change in plan.changes)
@@ -197,11 +197,11 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
 
 
 def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    from modulekg_widgets.engine.pruning.plan import reference
+    from modulekg_widgets.engine.pruning.plan.dry_run import masked_reference
 
-    monkeypatch.setattr(reference, "_disagreement", lambda *_: 0.1)
+    monkeypatch.setattr(masked_reference, "_disagreement", lambda *_: 0.1)
     graph = mk.trace(Wrong(), torch.randn(3, 4))
-    assert reference.agrees(graph.axes, {}, mk.plan(graph, ratio=0.5).edits) is None
+    assert masked_reference.matches_masked_model(graph.axes, {}, mk.plan(graph, ratio=0.5).edits) is None
 
 
 # ------------------------------------------------------------------------ a dry run goes the way of the traced input
@@ -314,7 +314,7 @@ class Masked(Halves):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", [Halves, Thirds, Masked])
 def test_a_cut_equals_the_mask_behind_what_the_data_decide(kind: type[nn.Module], seed: int) -> None:
-    from modulekg_widgets.engine.pruning.plan.reference import agrees
+    from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import matches_masked_model
 
     torch.manual_seed(seed)
     model, x = kind().eval(), torch.randn(4, 6)
@@ -325,7 +325,7 @@ def test_a_cut_equals_the_mask_behind_what_the_data_decide(kind: type[nn.Module]
         keep = torch.ones(axis.size, dtype=torch.bool)
         keep[list(axis.dropped)] = False
         keeps[graph.axes[axis.name].term] = keep.numpy()
-    assert agrees(graph.axes, keeps, plan.edits)
+    assert matches_masked_model(graph.axes, keeps, plan.edits)
     plan.cut(model)
     assert model(x).isfinite().all()
 

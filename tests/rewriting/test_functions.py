@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.rewriting.function_modules.functions import checked_function, function_name
+from modulekg_widgets.engine.rewriting.function_modules.function_module import checked_function_name, function_name
 
 x = torch.ones(2, 2)
 
@@ -41,7 +41,7 @@ SAME: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", SAME)
 def test_one_name(name: str) -> None:
     assert {function_name(function) for function in SAME[name]} == {name}
-    assert {checked_function(function) for function in SAME[name]} == {name}
+    assert {checked_function_name(function) for function in SAME[name]} == {name}
 
 
 def test_functions_that_differ_have_different_names() -> None:
@@ -57,4 +57,4 @@ def relu(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("what", [relu, len, object(), "relu", lambda x: x])
 def test_others_are_refused(what: Any) -> None:
     with pytest.raises(mk.ModuleKGError, match="neither a module class nor a function of torch"):
-        checked_function(what)
+        checked_function_name(what)

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.pruning.plan import repair
-from modulekg_widgets.engine.pruning.plan.dry_run import rehearse
-from modulekg_widgets.engine.rewriting.function_modules.recording import record
+from modulekg_widgets.engine.pruning.plan.corrections import repair
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import dry_run
+from modulekg_widgets.engine.rewriting.function_modules.recording import record_functions
 from sampling import sampled
 from torch_runtime.training import net_and_input, training_beside
 
@@ -70,7 +70,7 @@ LOOKS: dict[str, Look] = {
     "ModelGraph": lambda model, graph, x: mk.ModelGraph(model, x),
     "MaskEditor": edits,
     "player": lambda model, graph, x: Playback(model, x),
-    "function modules": lambda model, graph, x: record(model, (x,), None),
+    "function modules": lambda model, graph, x: record_functions(model, (x,), None),
     "Taylor": lambda model, graph, x: mk.plan(
         graph, ratio=0.5, importance=mk.pruning.Taylor(batches(x), nn.functional.cross_entropy)
     ),
@@ -150,9 +150,9 @@ def test_a_number_that_moves_while_a_plan_is_made_is_no_size(monkeypatch: pytest
 
     def counting(*args: Any) -> Any:
         model.count += 1
-        return rehearse(*args)
+        return dry_run(*args)
 
-    monkeypatch.setattr(repair, "rehearse", counting)
+    monkeypatch.setattr(repair, "dry_run", counting)
     for start in range(1, 9):  # at one of these dry runs the count is the width
         model.count = start
         plan = mk.plan(graph, ratio=0.5)

@@ -13,7 +13,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelInUseError
-from modulekg_widgets.engine.torch_runtime.threads import user_of
+from modulekg_widgets.engine.torch_runtime.threads import current_use
 from torch_runtime.halting import Gate, Halted
 from tracing.samples import unchanged
 
@@ -65,10 +65,10 @@ def test_other_models_in_other_threads_are_no_matter() -> None:
     busy, model, x = model_at(gate), nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(2, 4)
     plan = mk.plan(mk.trace(model, x), ratio=0.5)
     with gate.held(lambda: busy(x)):
-        assert user_of(model.modules()) is None
-        assert user_of(busy.modules()) == "the thread 'worker' runs its forward pass"
+        assert current_use(model.modules()) is None
+        assert current_use(busy.modules()) == "the thread 'worker' runs its forward pass"
         plan.cut(model).undo()
-    assert user_of(busy.modules()) is None
+    assert current_use(busy.modules()) is None
 
 
 # ------------------------------------------------------ between two passes

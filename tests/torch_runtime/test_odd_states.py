@@ -13,10 +13,10 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
+from modulekg_widgets.engine.identity.folding import hyperparameters
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import LOOSE
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
 from tracing.samples import Calls, unchanged
 
 
@@ -129,7 +129,7 @@ def test_other_values_reach_all_that_leads_to_a_tensor() -> None:
     model = net()
     model.held = [model.a.weight]
 
-    def run(stage: Stage) -> None:
+    def run(stage: Sandbox) -> None:
         copy: Any = stage.model
         value = torch.zeros(2, 4, dtype=torch.float64)
         assert stage.hold(copy.a.weight, value) is copy.a.weight is copy.held[0]
@@ -137,7 +137,7 @@ def test_other_values_reach_all_that_leads_to_a_tensor() -> None:
         assert stage.original(copy.a.weight) is copy.a.weight
 
     with unchanged(model):
-        look([model], (), run, LOOSE)
+        run_isolated([model], (), run, UNREGISTERED)
 
 
 def circle(kind: str) -> Any:

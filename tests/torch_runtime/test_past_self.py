@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.shadow import Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
 from tracing.samples import unchanged
 
 TABLES: dict[int, torch.Tensor] = {}

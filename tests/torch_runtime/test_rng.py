@@ -17,10 +17,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
-from modulekg_widgets.engine.torch_runtime.look import look
-from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states, with_isolated_rng
 from tracing.samples import Calls, unchanged
 
 X = torch.full((3, 4), 0.5)
@@ -88,7 +87,7 @@ def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
     model, x = Calls(forward), torch.ones(2)
     with unchanged(model, x):
         for _ in range(2):
-            look(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)
+            run_isolated(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)
         assert mk.trace(model, x).operators
 
 
@@ -139,7 +138,7 @@ def test_what_a_loader_draws_is_what_would_come_and_leaves_the_process_as_it_was
     torch.manual_seed(3)
     start = torch.get_rng_state()
     with a_thread_that_computes() if busy else nullcontext():
-        found = [batch.tolist() for batch in drawn_apart(loader)]
+        found = [batch.tolist() for batch in with_isolated_rng(loader)]
     assert found == expected
     assert torch.equal(torch.get_rng_state(), start)
 
@@ -164,7 +163,7 @@ def test_what_other_threads_draw_meanwhile_does_not_come_once_more() -> None:
     thread = threading.Thread(target=draw)
     thread.start()
     try:
-        assert list(drawn_apart(slowly())) == [0, 1, 2]
+        assert list(with_isolated_rng(slowly())) == [0, 1, 2]
     finally:
         ends.set()
         thread.join()

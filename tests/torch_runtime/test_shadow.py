@@ -21,7 +21,7 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, LOOSE, SHARED, Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow
 from tracing.samples import Calls, unchanged
 
 
@@ -35,7 +35,11 @@ def net() -> nn.Sequential:
 def test_whose_memory_it_is() -> None:
     model = Calls(lambda module, x: x, linear=nn.Linear(2, 2), loose=torch.zeros(3))
     model.register_buffer("buffer", torch.zeros(2))
-    for own, shares in ((SHARED, (True, True, True)), (LOOSE, (True, True, False)), (ALL, (False, False, False))):
+    for own, shares in (
+        (SHARED, (True, True, True)),
+        (UNREGISTERED, (True, True, False)),
+        (ALL, (False, False, False)),
+    ):
         copy = Shadow(model, own=own).model
         pairs = [(model.linear.weight, copy.linear.weight), (model.buffer, copy.buffer), (model.loose, copy.loose)]
         assert tuple(a.data_ptr() == b.data_ptr() for a, b in pairs) == shares
@@ -82,7 +86,7 @@ def test_every_nasty_module(name: str, own: int) -> None:
         shadow = Shadow(model, own=own)
         assert type(shadow.model) is type(model)
         assert isinstance(model, torch.jit.ScriptModule) or shadow.model is not model
-        shadow.let_go()
+        shadow.release()
 
 
 # --------------------------------------------------------------- structure
@@ -253,7 +257,7 @@ def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.Mo
     def fails(module: Any) -> Any:
         raise RuntimeError(f"{type(module).__name__} cannot be copied")
 
-    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.shadow.copy.deepcopy", fails)
+    monkeypatch.setattr("modulekg_widgets.engine.torch_runtime.isolation.shadow.copy.deepcopy", fails)
     model = nn.Sequential(Cleans(), torch.jit.script(nn.Linear(4, 4)))
     (note,) = mk.trace(model, torch.randn(2, 4)).notes
     assert "RecursiveScriptModule cannot be copied" in note
@@ -314,7 +318,7 @@ def test_a_shadow_goes_at_once() -> None:
     try:
         shadow = Shadow(model, own=ALL)
         gone = weakref.ref(shadow.model[0])
-        shadow.let_go()
+        shadow.release()
         del shadow
         assert gone() is None
     finally:

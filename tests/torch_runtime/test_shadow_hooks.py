@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.look import look
-from modulekg_widgets.engine.torch_runtime.shadow import Shadow
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
 from tracing.samples import Calls, unchanged
 
 
@@ -112,7 +112,7 @@ def test_what_is_empty_is_shared_in_a_look_and_nowhere_else() -> None:
         shared.append(registries[0])
         copy.deepcopy(stage.model).train().state_dict()
 
-    look([*model.modules()], (), run)
+    run_isolated([*model.modules()], (), run)
     assert len(shared) == 1
     assert all(module._forward_hooks is not shared[0] for module in model.modules())
     own = [module._forward_hooks for module in Shadow(model).model.modules()]

@@ -10,8 +10,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelInUseError
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from torch_runtime.halting import Gate, Halted
 from tracing.samples import unchanged
 
@@ -75,7 +75,7 @@ def test_it_is_refused_while_another_thread_runs_it(past_self: PastSelf) -> None
 
 @pytest.mark.parametrize("what", ["tensors were replaced", "parameters were written"])
 def test_tensors_that_move_meanwhile_end_such_a_look(past_self: PastSelf, what: str) -> None:
-    def leaves(stage: Stage) -> None:
+    def leaves(stage: Sandbox) -> None:
         stage.check(past_self.linear.weight)
         if what == "tensors were replaced":
             past_self.norm.weight = nn.Parameter(torch.ones(6))
@@ -85,7 +85,7 @@ def test_tensors_that_move_meanwhile_end_such_a_look(past_self: PastSelf, what: 
                 past_self.norm.weight.add_(1)
 
     with pytest.raises(ModelInUseError, match=f"its {what} meanwhile"):
-        look(list(past_self.modules()), (), leaves, ALL)
+        run_isolated(list(past_self.modules()), (), leaves, ALL)
 
 
 def test_a_hook_that_always_looks_is_refused() -> None:

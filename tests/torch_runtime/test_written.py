@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from modulekg_widgets.engine.torch_runtime.written import written_by
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import find_attribute_writes
 
 
 def fill(module: Any) -> None:
@@ -76,7 +76,7 @@ class Sample(Base):
         return self.value, self.read(), [setter() for setter in (lambda: self.read(),)]
 
 
-WRITTEN = written_by([Sample])
+WRITTEN = find_attribute_writes([Sample])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_computed_name_may_be_any() -> None:
         def forward(self) -> None:
             setattr(self, "a" + "b", 1)
 
-    assert written_by([Setting]).may_write(("anything",), inside=False)
+    assert find_attribute_writes([Setting]).may_write(("anything",), inside=False)
 
 
 def test_a_bystander_sets_its_own_by_computed_names() -> None:
@@ -116,10 +116,10 @@ def test_a_bystander_sets_its_own_by_computed_names() -> None:
         def forward(self) -> None:
             self.config.update({})
 
-    written = written_by([Model], bystanders=[Config])
+    written = find_attribute_writes([Model], bystanders=[Config])
     assert not written.may_write(("anything",), inside=False)
     assert written.may_write(("named",), inside=False)
-    assert written_by([Model, Config]).may_write(("anything",), inside=False)
+    assert find_attribute_writes([Model, Config]).may_write(("anything",), inside=False)
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -132,12 +132,12 @@ def test_a_dictionary_of_attributes_counts_where_it_is_written(writes: bool) -> 
         def forward(self) -> None:
             self.__dict__["table"] = 1
 
-    assert written_by([Writing if writes else Reading]).may_write(("table",), inside=False) is writes
+    assert find_attribute_writes([Writing if writes else Reading]).may_write(("table",), inside=False) is writes
 
 
 def test_a_function_on_an_instance_counts() -> None:
     def forward(self: Any) -> None:
         self.patched = 1
 
-    assert not written_by([Base]).may_write(("patched",), inside=False)
-    assert written_by([Base], [forward]).may_write(("patched",), inside=False)
+    assert not find_attribute_writes([Base]).may_write(("patched",), inside=False)
+    assert find_attribute_writes([Base], [forward]).may_write(("patched",), inside=False)

@@ -10,7 +10,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 
 
 def nested(depth: int) -> nn.Module:
@@ -57,8 +57,8 @@ def test_a_model_without_end_still_stops_and_the_limit_is_put_back() -> None:
 def test_a_limit_that_the_model_sets_itself_is_left_alone() -> None:
     limit = sys.getrecursionlimit()
     try:
-        with hearing_calls([], lambda *_: None, lambda *_: None):
-            with hearing_calls([], lambda *_: None, lambda *_: None):
+        with module_call_hooks([], lambda *_: None, lambda *_: None):
+            with module_call_hooks([], lambda *_: None, lambda *_: None):
                 assert sys.getrecursionlimit() == 2 * limit
             assert sys.getrecursionlimit() == 2 * limit
             sys.setrecursionlimit(3 * limit)

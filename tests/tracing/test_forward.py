@@ -11,7 +11,7 @@ from torch import nn
 from torchvision import models
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from tracing.samples import Calls, unchanged
 from tracing.test_writes import assert_consistent
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.identity.classes import source_of
+from modulekg_widgets.engine.identity.classes import source_location
 from tracing.samples import Calls, unchanged
 
 HERE = Path(__file__)
@@ -173,5 +173,5 @@ def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch: pytest.MonkeyPat
     exec(compile(CELL, compiler.cache(CELL, 7), "exec"), names)
     graph = mk.trace(names["Net"](), torch.zeros(2, 4))
     assert [str(operator.source) for operator in graph.operators] == ["In[7]:3"]
-    assert source_of(names["Net"]) == "In[7]:2"
-    assert source_of(nn.Linear) == f"torch/nn/modules/linear.py:{nn.Linear.__init__.__code__.co_firstlineno}"
+    assert source_location(names["Net"]) == "In[7]:2"
+    assert source_location(nn.Linear) == f"torch/nn/modules/linear.py:{nn.Linear.__init__.__code__.co_firstlineno}"

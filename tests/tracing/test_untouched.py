@@ -15,7 +15,7 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from modulekg_widgets.engine.torch_runtime.restore import bytes_kept, untouched
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_memory
 from tracing.samples import Calls, surroundings, unchanged
 
 MODES = [None, True, False]
@@ -216,9 +216,9 @@ def test_a_trace_between_forward_and_backward() -> None:
 
 def test_plain_tensors_are_told_from_registered_ones() -> None:
     model = caching("meta")
-    with untouched(list(model.modules())) as kept:
-        assert {id(tensor) for tensor in kept.plain_tensors} == {id(model.listed[0]), id(model.held)}
-        with bytes_kept(kept.plain_tensors):
+    with preserved(list(model.modules())) as kept:
+        assert {id(tensor) for tensor in kept.unregistered_tensors} == {id(model.listed[0]), id(model.held)}
+        with preserved_memory(kept.unregistered_tensors):
             model.held.fill_(3)
             model.held.mul_(float("nan"))
             model.listed[0].zero_()

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors
+from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
-from modulekg_widgets.engine.tracing.execution import fill_values, run
+from modulekg_widgets.engine.tracing.execution import fill_values, run_operator
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 from tracing.samples import Calls, unchanged
 
@@ -181,7 +181,7 @@ def assert_consistent(graph: Dataflow) -> None:
         if torch.Tag.nondeterministic_seeded in operator.overload.tags or not operator.inputs:
             continue
         with torch.no_grad():
-            results = run(operator, lambda node: node.value.clone())
+            results = run_operator(operator, lambda node: node.value.clone())
         nodes = [node for _, node in leaves(operator.result, DataNode)]
         for node, result in zip(nodes, (tensor for _, tensor in tensors(results)), strict=True):
             if node.consumers or node.is_output:

@@ -7,7 +7,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.views.call_tree import CallTree
+from modulekg_widgets.engine.views.flow_tables import CallTree
 
 
 def tree(model: nn.Module, *args: Any) -> list[str]:

@@ -17,11 +17,16 @@ from browser.hostile import PAYLOADS
 from browser.legibility_models import build
 from modulekg_widgets.engine.views.payload import class_of
 from modulekg_widgets.engine.views.pictures.boxes import WIDTH
-from modulekg_widgets.engine.views.pictures.flow_column import FlowColumn, flow_column
+from modulekg_widgets.engine.views.pictures.flow_column import (
+    MAX_EDGES,
+    MAX_LANES,
+    FlowColumn,
+    flow_column,
+    tracks_of,
+)
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png
-from modulekg_widgets.engine.views.pictures.tracks import MOST_LANES, MOST_TRACKS, tracks_of
 
 IMAGE = torch.zeros(1, 3, 64, 64)
 MODELS = [
@@ -283,7 +288,7 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
     total = len(FlowParts(dense.payload, opened).edges)
     assert total > 5_000
     assert len(column.arrows) + len(column.tips) + column.left_out == total
-    assert len(column.tips) <= MOST_TRACKS
+    assert len(column.tips) <= MAX_EDGES
     assert f"{column.left_out:,} more data edges are not drawn" in texts(picture)
     assert len(picture) < 200_000
     assert len(dense._static_picture()) <= 90_000
@@ -291,7 +296,7 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
 
 def test_lanes_have_a_limit() -> None:
     tracks = tracks_of([(row, row + 60) for row in range(100)])
-    assert (tracks.lanes, len(tracks.drawn) + tracks.left_out) == (MOST_LANES, 100)
+    assert (tracks.lanes, len(tracks.drawn) + tracks.left_out) == (MAX_LANES, 100)
     assert tracks.left_out > 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.pictures.metrics import TO_KEEP
+from modulekg_widgets.engine.views.pictures.metrics import NO_VALUES_HINT
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from widgets.metric_samples import live_run, measured_run, put
 
@@ -96,7 +96,7 @@ def test_the_picture_survives_what_values_and_names_can_be(panel: MetricPanel, r
 
 def test_the_picture_of_nothing_says_so() -> None:
     panel = MetricPanel(live_run("empty"))
-    assert texts(picture(panel)) == ["no values yet", "empty", TO_KEEP]
+    assert texts(picture(panel)) == ["no values yet", "empty", NO_VALUES_HINT]
     panel.close()
 
 
@@ -113,7 +113,7 @@ def test_the_picture_of_much_is_small(panel: MetricPanel) -> None:
 def test_the_picture_of_a_very_long_run_does_not_keep_the_cell_waiting(
     panel: MetricPanel, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modulekg_widgets.engine.views.pictures.metrics.SECONDS", 0.05)
+    monkeypatch.setattr("modulekg_widgets.engine.views.pictures.metrics.READ_SECONDS", 0.05)
     for step in range(100_000):
         put(run, step, {("", "loss"): 1.0})
     assert texts(picture(panel))[-1] == "the beginning of a long training"

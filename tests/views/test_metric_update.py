@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 
 from modulekg_widgets.engine.monitoring.readings import Row
 from modulekg_widgets.engine.monitoring.run import Alert
-from modulekg_widgets.engine.views import metric_reader, metric_update
-from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import most_telling
+from modulekg_widgets.engine.views import metric_payload
+from modulekg_widgets.engine.views.metric_payload import UpdateReader, min_max_positions
 from widgets.metric_samples import Page, histogram, live_run, put
 
 INF, NAN = math.inf, math.nan
 
 
-def page_of(updates: Updates) -> Page:
+def page_of(updates: UpdateReader) -> Page:
     page = Page()
     while (update := updates.next()) is not None:
         page.receive(update.content, update.buffers)
@@ -35,7 +34,7 @@ def test_the_exact_bytes_of_an_update() -> None:
     put(run, 0, {("a", "Norm"): 1.5, ("b", "Norm"): NAN})
     put(run, 1, {("a", "Norm"): -INF, ("b", "Norm"): 2.5})
     put(run, 1, {("", "loss"): 0.25})
-    content, buffers = Updates([run]).next() or ({}, [])
+    content, buffers = UpdateReader([run]).next() or ({}, [])
     assert content == {
         "catalog": {
             "from": 0,
@@ -53,7 +52,7 @@ def test_the_exact_bytes_of_an_update() -> None:
 def test_the_exact_bytes_of_histograms() -> None:
     run = live_run()
     put(run, 7, {("a", "WeightHistogram"): histogram([1, 2, 3], -1.0, 4.0), ("a", "Norm"): 9.0})
-    content, buffers = Updates([run]).next() or ({}, [])
+    content, buffers = UpdateReader([run]).next() or ({}, [])
     assert content["catalog"]["entries"][0] == [0, "a", "WeightHistogram", 0, "train", "histogram"]
     assert content["points"] == {"series": [1], "counts": [1]}
     assert content["histograms"] == {"series": [0], "steps": [7], "bins": [3]}
@@ -65,7 +64,7 @@ def test_a_vector_is_its_mean_and_a_dict_a_series_for_each_key() -> None:
     channels, empty = np.array([1.0, 2.0, 6.0]), np.array([])
     statistic = {"mean": 0.5, "per_channel": np.array([2.0, 4.0])}
     put(run, 3, {("a", "InputMean"): channels, ("a", "Stat"): statistic, ("b", "InputMean"): empty, ("b", "Norm"): 8.0})
-    page = page_of(Updates([run]))
+    page = page_of(UpdateReader([run]))
     assert [entry[1:3] + entry[5:] for entry in page.entries] == [
         ["a", "InputMean", "vector"],
         ["a", "Stat.mean", "number"],
@@ -86,7 +85,7 @@ def test_a_vector_is_its_mean_and_a_dict_a_series_for_each_key() -> None:
 def test_what_is_not_finite_in_a_vector_shows_in_its_mean(vector: list[float], mean: float) -> None:
     run = live_run()
     put(run, 0, {("a", "M"): np.array([1.0]), ("b", "M"): np.array(vector)})
-    page = page_of(Updates([run]))
+    page = page_of(UpdateReader([run]))
     assert page.line("a", "M") == [(0, 1.0)]
     assert same(page.line("b", "M"), [(0, mean)])
 
@@ -97,7 +96,7 @@ def test_calls_phases_and_runs_are_series_of_their_own() -> None:
     put(first, 0, {("a", "Norm"): 2.0}, call=1)
     put(first, 0, {("a", "Norm"): 3.0}, phase="eval")
     put(second, 0, {("a", "Norm"): 4.0})
-    page = page_of(Updates([first, second]))
+    page = page_of(UpdateReader([first, second]))
     assert page.line("a", "Norm") == [(0, 1.0)]
     assert page.line("a", "Norm", call=1) == [(0, 2.0)]
     assert page.line("a", "Norm", phase="eval") == [(0, 3.0)]
@@ -106,7 +105,7 @@ def test_calls_phases_and_runs_are_series_of_their_own() -> None:
 
 def test_many_runs_are_read_side_by_side() -> None:
     runs = [live_run(f"run {number}") for number in range(40)]
-    updates, page = Updates(runs), Page()
+    updates, page = UpdateReader(runs), Page()
     for step in range(30):
         for number, run in enumerate(runs):
             put(run, step, {("", "loss"): float(number * step)})
@@ -117,7 +116,7 @@ def test_many_runs_are_read_side_by_side() -> None:
 
 def test_only_what_is_new_is_sent_and_nothing_when_nothing_is() -> None:
     run, page = live_run(), Page()
-    updates = Updates([run])
+    updates = UpdateReader([run])
     assert updates.next() is None
     expected = []
     for step in range(40):
@@ -143,14 +142,14 @@ def test_the_history_on_the_disk_is_read_as_well() -> None:
     names = [(f"layer{number}", "Norm") for number in range(100)]
     for step, row in enumerate(values):
         put(run, step, dict(zip(names, row, strict=True)))
-    page = page_of(Updates([run]))
+    page = page_of(UpdateReader([run]))
     for number in (0, 57, 99):
         assert page.line(f"layer{number}", "Norm") == list(enumerate(values[:, number]))
 
 
 def test_rewinding_gives_everything_again() -> None:
     run = live_run()
-    updates = Updates([run])
+    updates = UpdateReader([run])
     for step in range(5):
         put(run, step, {("", "loss"): float(step)})
         run.alerts.append(Alert("loss", "", step, float(step), f"loss is {step}"))
@@ -167,8 +166,8 @@ def test_a_long_wait_is_thinned_to_what_tells_most() -> None:
     values[31_234], values[7] = 5.0, -5.0
     for step, value in enumerate(values):
         put(run, step, {("", "loss"): value})
-    line = page_of(Updates([run])).line("", "loss")
-    assert len(line) <= metric_update.MOST_POINTS
+    line = page_of(UpdateReader([run])).line("", "loss")
+    assert len(line) <= metric_payload.MAX_POINTS
     assert {(31_234, 5.0), (7, -5.0), (49_999, values[-1])} <= set(line)
     assert line == [(step, values[int(step)]) for step, _ in line]
     assert [step for step, _ in line] == sorted({step for step, _ in line})
@@ -180,24 +179,24 @@ def test_what_takes_many_messages_is_thinned_as_one(monkeypatch: pytest.MonkeyPa
     for step in range(20_000):
         put(run, step, {("", "loss"): float(step % 1000)})
     clock = iter(range(10**9))
-    monkeypatch.setattr(metric_reader.time, "thread_time", lambda: float(next(clock)))
-    updates, page = Updates([run]), Page()
+    monkeypatch.setattr(metric_payload.time, "thread_time", lambda: float(next(clock)))
+    updates, page = UpdateReader([run]), Page()
     while (update := updates.next(seconds=500)) is not None:
         page.receive(*update)
     assert 30 <= len(page.messages) <= 50
     line = page.line("", "loss")
-    assert 1000 <= len(line) <= metric_update.MOST_POINTS + 4 * len(page.messages)
+    assert 1000 <= len(line) <= metric_payload.MAX_POINTS + 4 * len(page.messages)
     assert {step for step, value in line if value == 999.0} == set(range(999, 20_000, 1000))
     assert line[-1] == (19_999, 999.0)
 
 
 @given(
     st.lists(st.floats(width=32) | st.sampled_from([NAN, INF, -INF]), min_size=1, max_size=300),
-    st.integers(metric_update.LEAST_POINTS, 60),
+    st.integers(metric_payload.MIN_POINTS, 60),
 )
 def test_thinning_keeps_the_extremes_the_last_point_and_that_there_was_a_nan(values: list[float], limit: int) -> None:
     numbers = np.array(values)
-    kept = most_telling(numbers, limit)
+    kept = min_max_positions(numbers, limit)
     assert len(kept) <= max(limit, 1)
     assert list(kept) == sorted(set(kept.tolist()))
     assert kept[-1] == len(values) - 1
@@ -212,7 +211,7 @@ def test_a_panel_holds_4000_series_and_counts_the_others() -> None:
     run = live_run()
     for _ in range(2):
         put(run, 0, {(f"layer{number}", "Norm"): float(number) for number in range(4100)})
-    updates = Updates([run])
+    updates = UpdateReader([run])
     page = page_of(updates)
     assert len(page.entries) == len(page.points) == 4000
     assert page.line("layer3999", "Norm") == [(0, 3999.0), (0, 3999.0)]
@@ -227,17 +226,17 @@ def test_a_message_has_a_largest_size() -> None:
     names = [(f"layer{number}", "Norm") for number in range(1000)]
     for step in range(500):
         put(run, step, dict.fromkeys(names, float(step)))
-    _, buffers = Updates([run]).next() or ({}, [b""])
-    assert len(buffers[0]) <= 16 * metric_update.MOST_IN_MESSAGE
+    _, buffers = UpdateReader([run]).next() or ({}, [b""])
+    assert len(buffers[0]) <= 16 * metric_payload.MAX_MESSAGE_POINTS
 
 
 def test_many_histograms_between_two_messages_are_thinned_to_the_last() -> None:
     run = live_run()
     for step in range(1000):
         put(run, step, {("a", "H"): histogram([step, 1])})
-    page = page_of(Updates([run]))
+    page = page_of(UpdateReader([run]))
     steps = [step for _, step, _ in page.histograms]
-    assert len(steps) <= metric_update.MOST_HISTOGRAMS
+    assert len(steps) <= metric_payload.MAX_HISTOGRAMS
     assert steps[-1] == 999
     assert steps == sorted(set(steps))
     assert all(numbers[4] == step for _, step, numbers in page.histograms)
@@ -247,14 +246,14 @@ def test_texts_survive_utf_8() -> None:
     run = live_run("\ud800")
     put(run, 0, {("\ud800", "M\udfff"): 1.0})
     run.alerts.append(Alert("M\udfff", "\ud800", 0, 1.0, "\ud800!"))
-    page = page_of(Updates([run]))
+    page = page_of(UpdateReader([run]))
     assert page.entries == [[0, "\\ud800", "M\\udfff", 0, "train", "number"]]
     assert page.alerts == [[0, "\\ud800", "M\\udfff", 0, "\\ud800!"]]
 
 
 def test_the_end_of_a_run_is_told_once_and_after_its_last_value() -> None:
     run, other = live_run(), live_run()
-    updates = Updates([run, other])
+    updates = UpdateReader([run, other])
     put(run, 0, {("", "loss"): 1.0})
     page = Page()
     page.receive(*(updates.next() or ({}, [])))
@@ -271,9 +270,9 @@ def test_a_run_that_has_not_begun_has_not_ended() -> None:
     run = live_run()
     run.is_running = False  # type: ignore[attr-defined] - a monitor with values of an earlier training, not started
     put(run, 0, {("", "loss"): 1.0})
-    assert page_of(Updates([run])).ended == set()
+    assert page_of(UpdateReader([run])).ended == set()
     del run.is_running  # type: ignore[attr-defined] - a recorded run
-    assert page_of(Updates([run])).ended == {0}
+    assert page_of(UpdateReader([run])).ended == {0}
 
 
 def test_a_run_that_cannot_be_read_does_not_hide_the_others(
@@ -287,7 +286,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(broken.history, "rows", rows)
-    page = page_of(Updates([broken, sound]))
+    page = page_of(UpdateReader([broken, sound]))
     assert page.line("", "loss", run=1) == [(0, 2.0)]
     assert ["broken can be read no further" in record.getMessage() for record in caplog.records] == [True]
 
@@ -298,7 +297,7 @@ def test_the_latest_values_of_a_metric() -> None:
     put(first, 0, {("", "loss"): 0.5, ("a", "Norm"): 1.0, ("b", "Norm"): 2.0, ("b", "H"): histogram([1])})
     put(first, 1, {("a", "Norm"): 3.0}, call=1)
     put(first, 2, {("a", "Norm"): 7.0}, phase="eval")
-    updates = Updates([first, second])
+    updates = UpdateReader([first, second])
     updates.next()
     assert updates.latest("Norm", "train") == {"a": 3.0, "b": 2.0}
     assert updates.latest("", "train") == {"a": 3.0, "b": 2.0}

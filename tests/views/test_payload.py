@@ -9,7 +9,7 @@ from torchvision.models import list_models
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.views.opening import AT_FIRST, first_opening, rows_of
+from modulekg_widgets.engine.views.initial_expansion import MAX_INITIAL_NODES, initial_expansion, visible_children
 from modulekg_widgets.engine.views.payload import model_payload
 from widgets.golden_models import payloads
 
@@ -34,8 +34,10 @@ def check(payload: dict[str, Any]) -> None:
         assert len(members) == size >= 2
         assert kind in ("exact", "family")
         assert kind == "family" or len({nodes["entity"][member] for member in members}) == 1
-    shown = sum(len(inside) for node, inside in rows_of(payload).items() if node in {0, *first_opening(payload)})
-    assert shown <= max(AT_FIRST, len(rows_of(payload).get(0, ())))
+    shown = sum(
+        len(inside) for node, inside in visible_children(payload).items() if node in {0, *initial_expansion(payload)}
+    )
+    assert shown <= max(MAX_INITIAL_NODES, len(visible_children(payload).get(0, ())))
     json.dumps(payload, allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.by_hand import HandPruning
 from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.session import PruningSession
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import mask_payload, offers_payload, trial_payload
 
@@ -97,7 +97,7 @@ def golden_masks() -> dict[str, dict[str, Any]]:
 
 def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
     _weigh(model)
-    pruning = HandPruning(model, x, None, None)
+    pruning = PruningSession(model, x, None, None)
     pruning.importances = {"random": "random"}
     draft, graph = pruning.draft, pruning.draft.graph
     payload = mask_payload(pruning)
@@ -163,7 +163,7 @@ def _costs(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
         return value
 
     model = copy.deepcopy(model)
-    pruning = HandPruning(model, x, None, None, UserData([x, x], torch.sum, evaluate))
+    pruning = PruningSession(model, x, None, None, UserData([x, x], torch.sum, evaluate))
     pruning.draft.take(mk.plan(pruning.draft.graph, ratio=0.5))
     plan = pruning.draft.plan()
     assert plan is not None

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.files.comparison import FileDiff
-from modulekg_widgets.engine.files.sides import side_of
+from modulekg_widgets.engine.files.compare.comparable import comparable
+from modulekg_widgets.engine.files.compare.comparison import FileDiff
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.dataflow_payload import add_trace
@@ -145,7 +145,7 @@ def payloads() -> dict[str, dict[str, Any]]:
     made["traced"] = traced(Branches().eval(), torch.zeros(2, 3), {"y": torch.zeros(2, 5)})
     made["stopped"] = traced(Stopping(), torch.zeros(1, 3))
     made["compare"] = model_payload(hierarchy(left), HierarchyDiff(hierarchy(left), hierarchy(right)))
-    found = FileDiff(side_of(left), side_of(wrapped(right)), weights=False)
+    found = FileDiff(comparable(left), comparable(wrapped(right)), weights=False)
     made["compare_wrapped"] = model_payload(found.structure.left, found.structure, tensors=found.summary)
     return made
 

@@ -8,10 +8,9 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.records import model_record
-from modulekg_widgets.engine.views.knowledge_findings import RankFit, findings_of
-from modulekg_widgets.engine.views.knowledge_payload import knowledge_payload
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.records import model_record
+from modulekg_widgets.engine.views.knowledge_payload import RankFit, analyse_contents, knowledge_payload
 from widgets.golden_models import Block, Holder
 
 
@@ -69,7 +68,7 @@ def sample_contents(jobs: bool = True) -> Contents:
 
 def payload_of(contents: Contents, **other: Any) -> dict[str, Any]:
     """The payload, with `other` findings in place of the engine's."""
-    return knowledge_payload(contents, superfamilies(contents), replace(findings_of(contents), **other))
+    return knowledge_payload(contents, superfamilies(contents), replace(analyse_contents(contents), **other))
 
 
 def golden_knowledge() -> dict[str, dict[str, Any]]:

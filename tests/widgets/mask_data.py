@@ -45,8 +45,8 @@ class Loop:
         self.waiting: list[Callable[[], None]] = []
         for module in ("shared.slices", "mask_editor.mask_editor", "mask_editor.messages", "mask_editor.measuring"):
             monkeypatch.setattr(f"modulekg_widgets.widgets.{module}.when_idle", self.waiting.append)
-        monkeypatch.setattr("modulekg_widgets.widgets.shared.slices.main_loop", lambda: self)
-        monkeypatch.setattr("modulekg_widgets.widgets.shared.slices.SLICE", 0.0)
+        monkeypatch.setattr("modulekg_widgets.widgets.shared.sliced_work.main_loop", lambda: self)
+        monkeypatch.setattr("modulekg_widgets.widgets.shared.sliced_work.SLICE_SECONDS", 0.0)
 
     def turn(self) -> None:
         due, self.waiting[:] = self.waiting[:], []

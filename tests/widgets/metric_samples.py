@@ -17,7 +17,7 @@ from ipywidgets.widgets.widget import _instances
 
 from modulekg_widgets.engine.monitoring.readings import Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.metric_reader import Updates
+from modulekg_widgets.engine.views.metric_payload import UpdateReader
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 
@@ -181,7 +181,7 @@ class Owner:
         self.sent.append((time.monotonic() if self.now is None else self.now, content))
         self.page.receive(content, buffers)
 
-    def looked(self, updates: Updates) -> None:
+    def looked(self, updates: UpdateReader) -> None:
         self.looks += 1
 
     def live(self, seconds: float, each_tick: Callable[[float], None]) -> None:
@@ -191,7 +191,7 @@ class Owner:
             self.now = start + tick * TICK
             each_tick(self.now)
             if self.now >= self.next_look:
-                self.next_look = self.now + self.stream.look(self.now) + TICK
+                self.next_look = self.now + self.stream.poll(self.now) + TICK
         self.now = start + seconds
 
     def most_in_a_second(self) -> int:

@@ -18,11 +18,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
-from modulekg_widgets.engine.views.pictures.raster import LARGEST as LARGEST_PNG
-from modulekg_widgets.engine.views.pictures.raster import WORDS
-from modulekg_widgets.engine.views.pictures.rows import LARGEST, WIDEST
+from modulekg_widgets.engine.views.pictures.boxes import MAX_CHARACTERS, MAX_WIDTH
+from modulekg_widgets.engine.views.pictures.raster import CAPTION
+from modulekg_widgets.engine.views.pictures.raster import MAX_PNG_BYTES as LARGEST_PNG
 from modulekg_widgets.widgets.shared import base as _base
-from modulekg_widgets.widgets.shared import box_picture
+from modulekg_widgets.widgets.shared import output_pictures
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 PICTURES = {"image/svg+xml", "image/png"}
@@ -79,7 +79,7 @@ def test_a_box_has_the_pictures_of_what_is_in_it(
     assert set(bundle) == {"text/plain", VIEW} | PICTURES
     svg = bundle["image/svg+xml"]
     assert svg.startswith('<svg class="mkg-saved-picture"')
-    assert svg.count(WORDS) == 1
+    assert svg.count(CAPTION) == 1
     assert {"0  Linear", "0  Embedding"} <= set(texts(svg))
     (x, y), (other_x, other_y) = places(svg)
     assert (x, y) == (0, 0)
@@ -124,9 +124,9 @@ def test_boxes_in_boxes_and_what_shows_itself_twice(formatter: DisplayFormatter)
 def test_a_wide_row_goes_on_below_and_a_large_one_is_cut(formatter: DisplayFormatter) -> None:
     svg = displayed(formatter, W.HBox([graph() for _ in range(5)]))["image/svg+xml"]
     assert [y > 0 for _, y in places(svg)] == [False, False, True, True, True]
-    assert float(ElementTree.fromstring(svg).attrib["width"]) <= WIDEST
+    assert float(ElementTree.fromstring(svg).attrib["width"]) <= MAX_WIDTH
     bundle = displayed(formatter, W.HBox([graph() for _ in range(90)]))
-    assert len(bundle["image/svg+xml"]) < 1.1 * LARGEST
+    assert len(bundle["image/svg+xml"]) < 1.1 * MAX_CHARACTERS
     assert len(base64.b64decode(bundle["image/png"])) <= LARGEST_PNG
     assert texts(bundle["image/svg+xml"])[-2] == f"and {90 - len(places(bundle['image/svg+xml']))} more"
 
@@ -221,7 +221,7 @@ def test_an_output_keeps_no_widget(formatter: DisplayFormatter) -> None:
     displayed(formatter, shown)
     shown.close()
     del shown
-    assert box_picture.picture_of(output) is None
+    assert output_pictures.picture_of(output) is None
 
 
 def test_boxes_are_looked_at_once_for_many_widgets(formatter: DisplayFormatter) -> None:

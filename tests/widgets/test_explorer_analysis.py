@@ -13,9 +13,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownPathError
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
-from modulekg_widgets.widgets.knowledge_explorer import analysis, knowledge_explorer
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.views.knowledge_payload import Findings, analyse_contents
+from modulekg_widgets.widgets import knowledge_explorer
 from modulekg_widgets.widgets.pages.pages import page_data
 from widgets.knowledge_samples import Graph, contents_of, payload_of, sample_contents, small, wide
 
@@ -33,14 +33,14 @@ class Gate:
         assert self.may.wait(30)
         if self.error is not None:
             raise self.error
-        return findings_of(contents, go_on)
+        return analyse_contents(contents, go_on)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(knowledge_explorer, "AT_ONCE", 3)
-    monkeypatch.setattr(analysis, "findings_of", gate.findings)
+    monkeypatch.setattr(knowledge_explorer, "MAX_SYNCHRONOUS", 3)
+    monkeypatch.setattr(knowledge_explorer, "analyse_contents", gate.findings)
     yield gate
     gate.may.set()
 

@@ -15,10 +15,9 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.playback import first_pictures
 from modulekg_widgets.engine.playback import player as playback
-from modulekg_widgets.widgets.forward_player import forward_player
-from modulekg_widgets.widgets.forward_player.forward_player import ForwardPlayer
+from modulekg_widgets.widgets import forward_player
+from modulekg_widgets.widgets.forward_player import ForwardPlayer
 from modulekg_widgets.widgets.shared import base
 from tracing.samples import unchanged
 from widgets.forward_samples import FOLDER, HOSTILE, INPUT, golden_passes, residual, stops
@@ -257,21 +256,21 @@ def test_pictures_that_come_with_the_steps_have_a_budget(monkeypatch: pytest.Mon
     player = mk.ForwardPlayer(model, x, step=7)
     each = {step: one for one in player.pictures["each"] for step in one["steps"]}
     assert sorted(each) == list(range(21))
-    assert first_pictures.BUDGET // 2 < len(player.pictures["pixels"]) <= first_pictures.BUDGET
+    assert playback.MAX_PREVIEW_BYTES // 2 < len(player.pictures["pixels"]) <= playback.MAX_PREVIEW_BYTES
     fine = [step for step, one in each.items() if one["whole"]]
     assert fine[:1] == [7]  # the one that is shown
     assert all(each[step]["maps"]["width"] == 40 for step in fine)
     coarse = [one["maps"] for step, one in each.items() if step not in fine]
     assert {(maps["width"], maps["total"], tuple(maps["sizes"])) for maps in coarse} == {(24, 64, (40, 40))}
     assert {len(maps["ranges"]) for maps in coarse} == {32}
-    monkeypatch.setattr(first_pictures, "BUDGET", 10_000)
+    monkeypatch.setattr(playback, "MAX_PREVIEW_BYTES", 10_000)
     few = mk.ForwardPlayer(model, x, step=7).pictures
     assert [one["steps"] for one in few["each"]] == [[7], [0, 20], [1], [2]]
     assert (len(few["pixels"]), len(few["each"][0]["maps"]["ranges"])) == (4 * 4 * 24 * 24, 4)
 
 
 def test_pictures_are_made_of_outputs_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playback, "CACHE", 0)
+    monkeypatch.setattr(playback, "CACHE_BYTES", 0)
     player = mk.ForwardPlayer(nn.Sequential(*[nn.Conv2d(4, 4, 1) for _ in range(3)]), torch.randn(1, 4, 30, 30))
     each = {step: one for one in player.pictures["each"] for step in one["steps"]}
     assert [(each[step]["maps"]["width"], each[step]["whole"]) for step in (1, 2)] == 2 * [(24, False)]
@@ -294,7 +293,7 @@ def test_the_page_does_not_wait_for_steps_that_are_gone(
 
 
 def test_a_model_that_has_changed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playback, "CACHE", 0)
+    monkeypatch.setattr(playback, "CACHE_BYTES", 0)
     model = residual()
     player = mk.ForwardPlayer(model, INPUT)
     with torch.no_grad():
@@ -306,7 +305,7 @@ def test_a_model_that_has_changed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_beside_a_running_cell_the_model_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """In another thread only what is kept is drawn; the rest waits for the main thread, where the latest counts."""
-    monkeypatch.setattr(playback, "CACHE", 0)
+    monkeypatch.setattr(playback, "CACHE_BYTES", 0)
     player = mk.ForwardPlayer(residual(), INPUT)
     waiting: list[Any] = []
     monkeypatch.setattr(forward_player, "when_idle", waiting.append)
@@ -339,7 +338,7 @@ def test_beside_a_running_cell_the_model_does_not_run(monkeypatch: pytest.Monkey
 
 def test_the_main_thread_without_a_kernel() -> None:
     done: list[int] = []
-    assert base.in_main_thread()
+    assert base.is_main_thread()
     base.when_idle(lambda: done.append(1))
     assert done == [1]
 

@@ -42,7 +42,7 @@ class Colab:
         for module in (ModuleType("google.colab"), self.output, self.internals):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.delenv("MODULEKG_COLAB", raising=False)
-        monkeypatch.setattr(hosts, "NETWORK", f"{network.url}/npm")
+        monkeypatch.setattr(hosts, "CDN_URL", f"{network.url}/npm")
         self.network = network
         self.network.put(ADDRESS, FRONT_END)
         self.format = ColabFormat(DisplayFormatter().format)
@@ -128,7 +128,7 @@ def test_a_page_stands_in_until_the_network_has_the_installed_front_end(
 
 
 def test_a_page_stands_in_without_a_network(colab: Colab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "NETWORK", "https://nowhere.invalid/npm")
+    monkeypatch.setattr(hosts, "CDN_URL", "https://nowhere.invalid/npm")
     widget = graph()
     with pytest.warns(UserWarning, match="URLError"):
         assert_is_page_of(widget, colab.format(widget)[0])

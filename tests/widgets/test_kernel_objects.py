@@ -12,7 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.views import object_list
-from modulekg_widgets.engine.views.object_list import MOST_OBJECTS
+from modulekg_widgets.engine.views.object_list import MAX_OBJECTS
 from modulekg_widgets.widgets.lab import kernel_objects
 from modulekg_widgets.widgets.lab import tabs as lab_tabs
 from modulekg_widgets.widgets.lab.kernel_objects import TARGET, KernelObjects
@@ -156,8 +156,8 @@ def test_a_model_that_cannot_be_counted_is_listed_without_a_size() -> None:
 
 
 def test_the_list_is_bounded_and_says_what_it_left_out() -> None:
-    listed = watched(**{f"m{i}": nn.ReLU() for i in range(MOST_OBJECTS + 7)})[0].objects.payload()
-    assert len(listed["objects"]) == MOST_OBJECTS
+    listed = watched(**{f"m{i}": nn.ReLU() for i in range(MAX_OBJECTS + 7)})[0].objects.payload()
+    assert len(listed["objects"]) == MAX_OBJECTS
     assert listed["left_out"] == 7
 
 
@@ -195,7 +195,7 @@ def test_it_answers_requests_and_nothing_else() -> None:
 
 
 def test_a_slow_count_is_kept_until_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_list, "SLOW", -1.0)
+    monkeypatch.setattr(object_list, "SLOW_SECONDS", -1.0)
     model = nn.Sequential(nn.Linear(1, 1))
     objects, comm = watched(net=model)
     objects.after_cell()
@@ -212,7 +212,7 @@ def test_a_slow_count_is_kept_until_it_is_asked_for(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("slow", [-1.0, 10.0])
 @pytest.mark.slow
 def test_no_object_is_kept_alive(monkeypatch: pytest.MonkeyPatch, slow: float) -> None:
-    monkeypatch.setattr(object_list, "SLOW", slow)
+    monkeypatch.setattr(object_list, "SLOW_SECONDS", slow)
     model = nn.Linear(1, 1)
     gone = weakref.ref(model)
     objects, _ = watched(net=model)

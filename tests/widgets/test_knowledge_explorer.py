@@ -18,16 +18,15 @@ from traitlets import TraitError
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
-from modulekg_widgets.engine.knowledge.analysis.importance import importance
-from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
+from modulekg_widgets.engine.knowledge.analysis.centrality import importance
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import record_in
-from modulekg_widgets.engine.views.knowledge_findings import Findings, findings_of
-from modulekg_widgets.engine.views.knowledge_payload import RUNNING, knowledge_payload
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
+from modulekg_widgets.engine.views.knowledge_payload import RUNNING, Findings, analyse_contents, knowledge_payload
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.knowledge_explorer import knowledge_explorer
-from modulekg_widgets.widgets.knowledge_explorer.knowledge_explorer import VIEWS
+from modulekg_widgets.widgets import knowledge_explorer
+from modulekg_widgets.widgets.knowledge_explorer import VIEWS
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 from modulekg_widgets.widgets.shared.pair_links import links_of
 from widgets.golden_models import Block
@@ -47,10 +46,10 @@ def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def known(contents: Contents) -> Findings:
         if id(contents) not in FOUND:
-            FOUND[id(contents)] = contents, findings_of(contents)
+            FOUND[id(contents)] = contents, analyse_contents(contents)
         return FOUND[id(contents)][1]
 
-    monkeypatch.setattr(knowledge_explorer, "findings_of", known)
+    monkeypatch.setattr(knowledge_explorer, "analyse_contents", known)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def test_the_columns_say_what_the_graph_holds(contents: Contents, payload: dict[
 def test_models_that_are_alike_are_named_with_how_much(contents: Contents, payload: dict[str, Any]) -> None:
     models = payload["models"]
     assert models["nearest"][0][:2] == [2, 1000]  # small and its twin
-    expected = SimilarModels(contents).like(record_in(contents, "wide"), 1, "wide")
+    expected = SimilarityIndex(contents).like(find_record(contents, "wide"), 1, "wide")
     place, likeness = models["nearest"][1][:2]
     assert models["name"][place] == expected["model"][0]
     assert likeness == round(1000 * float(expected["similarity"].iloc[0]))
@@ -221,7 +220,7 @@ def test_a_wrong_value_at_the_start_opens_nothing(contents: Contents) -> None:
 
 
 def test_more_than_a_page_holds_is_refused(contents: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knowledge_explorer, "MOST_STRUCTURES", 15)
+    monkeypatch.setattr(knowledge_explorer, "MAX_STRUCTURES", 15)
     with pytest.raises(TooLargeError, match="the graph has 16 structures, and a page holds 15 at most"):
         mk.KnowledgeExplorer(Graph(contents))
 

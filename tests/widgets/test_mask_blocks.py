@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
-from modulekg_widgets.engine.pruning.by_hand import HandPruning
 from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.session import PruningSession
 from modulekg_widgets.engine.views.pictures.masks import svg
 from widgets.golden_masks import Layered
 from widgets.mask_page import Page
@@ -191,12 +191,12 @@ def test_a_cut_takes_the_blocks_and_undo_brings_the_draft_back(
 
 
 def test_cuts_on_top_of_each_other_keep_what_each_module_had(model: Layered) -> None:
-    pruning = HandPruning(model, X, None, None)
+    pruning = PruningSession(model, X, None, None)
     whole = sum(p.numel() for p in model.parameters())
     for path in ("layers.0", "layers.1.mix"):
         plan = mk.plan(pruning.draft.graph, blocks=[path], ratio=0.5)
         pruning.cut(plan)
-        pruning.trace_again(None)
+        pruning.retrace(None)
     assert sum(pruning.uncut.values()) == whole
     assert set(pruning.uncut) <= {path for path, _ in model.named_modules()}
     pruning.undo()

@@ -118,7 +118,7 @@ def test_it_is_known_until_the_model_changes_and_again_when_that_is_undone(
     editor.importance = "sensitivity"
     first = editor.increases
     counted: list[int] = []
-    monkeypatch.setattr(type(editor._pruning), "sensing", lambda pruning: counted.append(1) or iter(()))
+    monkeypatch.setattr(type(editor._pruning), "compute_sensitivity", lambda pruning: counted.append(1) or iter(()))
     editor.importance = "l1"
     editor.importance = "sensitivity"
     editor.plan = mk.plan(editor.graph, per_axis={HIDDEN: [1, 2]})

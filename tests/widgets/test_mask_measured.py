@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.sensitivity.masked_loss import masked_losses
+from modulekg_widgets.engine.pruning.sensitivity.sensitivity import masked_losses
 from widgets.mask_data import BATCHES, HIDDEN, HOSTILE, WIDE, Loop, X, bytes_of, loss_of, net
 from widgets.mask_page import Page
 

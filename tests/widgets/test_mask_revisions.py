@@ -30,7 +30,7 @@ def test_what_is_drawn_while_python_shows_its_draft_is_shown_last(
 ) -> None:
     """The page draws in a thread of its own, between the moment at which the draft is read and that of its showing."""
     drawn, drawing = (
-        editor._drawn,
+        editor._draft_traits,
         threading.Thread(target=page.draw, args=({HIDDEN: b"\x01\x00"},), kwargs={"base": 1}),
     )
 
@@ -43,7 +43,7 @@ def test_what_is_drawn_while_python_shows_its_draft_is_shown_last(
 
     revisions: list[int] = []
     editor.observe(lambda change: revisions.append(change["new"]["revision"]), "draft")
-    monkeypatch.setattr(editor, "_drawn", interrupted)
+    monkeypatch.setattr(editor, "_draft_traits", interrupted)
     editor.plan = mk.plan(editor.graph, per_axis={WIDE: [4]})
     drawing.join()
     assert editor._draft.dropped == {HIDDEN: [0]}

@@ -206,7 +206,7 @@ def test_the_page_can_ask_for_everything(run: Run, kernel: list[FakeComm]) -> No
     assert page.messages[1]["reset"] is True
     assert page.line("", "loss") == [(0, 2.0)]
     panel.comm.receive({"method": "custom", "content": {"kind": "ack", "seq": 2}})
-    assert panel._stream._heard == 2
+    assert panel._stream._acknowledged == 2
     panel.comm.receive({"method": "custom", "content": ["<script>"]})
 
 

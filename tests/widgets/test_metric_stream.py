@@ -11,7 +11,7 @@ import pytest
 
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.widgets.metric_panel.stream import IN_FLIGHT
+from modulekg_widgets.widgets.metric_panel.stream import MAX_IN_FLIGHT
 from widgets.metric_samples import TICK, Owner, Page, live_run, put
 
 
@@ -69,7 +69,7 @@ def test_at_most_eight_messages_are_unanswered_while_answers_are_heard(run: Run,
         in_flight.append(sum(when + delay > now for when, _ in owner.sent))
 
     owner.live(10, each_tick)
-    assert max(in_flight) == (IN_FLIGHT if delay > 0.35 else 4)
+    assert max(in_flight) == (MAX_IN_FLIGHT if delay > 0.35 else 4)
     owner.live(1, lambda now: None)
     assert_complete(owner.page, run)
 
@@ -79,7 +79,7 @@ def test_a_slow_page_gets_no_more_than_it_answers(run: Run) -> None:
     owner.live(5, answering(owner, run, 1.0))
     before = len(owner.sent)
     owner.live(20, answering(owner, run, 1.0))
-    assert (len(owner.sent) - before) / 20 <= IN_FLIGHT + 1  # a second's answers are for eight messages
+    assert (len(owner.sent) - before) / 20 <= MAX_IN_FLIGHT + 1  # a second's answers are for eight messages
 
 
 def test_a_page_that_is_not_heard_gets_ten_messages_a_second(run: Run) -> None:
@@ -87,7 +87,7 @@ def test_a_page_that_is_not_heard_gets_ten_messages_a_second(run: Run) -> None:
     owner = Owner(run)
     owner.live(10, growing(run))
     early = sum(when < 1001 for when, _ in owner.sent)
-    assert early <= IN_FLIGHT + 7
+    assert early <= MAX_IN_FLIGHT + 7
     rest = [when for when, _ in owner.sent if when >= 1002]
     assert 75 <= len(rest) <= 80
     owner.live(0.2, lambda now: None)

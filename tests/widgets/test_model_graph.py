@@ -20,7 +20,7 @@ import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.views.schema import MODEL
-from modulekg_widgets.widgets.shared.model_widget import SIZES, WEIGHTS
+from modulekg_widgets.widgets.shared.model_widget import SIZES_CHANGED, WEIGHTS_CHANGED
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +318,13 @@ def double(model: nn.Module, x: Any) -> None:
     model.double()
 
 
-CHANGES = [(cut, SIZES), (mask, WEIGHTS), (train, WEIGHTS), (replace, WEIGHTS), (double, SIZES)]
+CHANGES = [
+    (cut, SIZES_CHANGED),
+    (mask, WEIGHTS_CHANGED),
+    (train, WEIGHTS_CHANGED),
+    (replace, WEIGHTS_CHANGED),
+    (double, SIZES_CHANGED),
+]
 
 
 @pytest.mark.parametrize(("change", "words"), CHANGES)

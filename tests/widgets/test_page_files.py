@@ -14,9 +14,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import PlanFileError
-from modulekg_widgets.engine.pruning.plan import plan_folder
-from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
-from modulekg_widgets.engine.safe_files import NewFile
+from modulekg_widgets.engine.pruning.plan.saved import plan_file
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder
+from modulekg_widgets.engine.safe_files import AtomicFile
 from widgets.mask_page import Page
 
 X = torch.zeros(2, 4)
@@ -177,8 +177,10 @@ def linked(inside: Path) -> dict[str, Path]:
 def test_no_link_is_followed(
     page: Page, inside: Path, plan: mk.PruningPlan, handles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert plan_folder.HAS_HANDLES  # this system opens files by the handle of their folder, others go another way
-    monkeypatch.setattr(plan_folder, "HAS_HANDLES", handles)
+    assert (
+        plan_file.HAS_DIRECTORY_HANDLES
+    )  # this system opens files by the handle of their folder, others go another way
+    monkeypatch.setattr(plan_file, "HAS_DIRECTORY_HANDLES", handles)
     links = linked(inside)
     for name in links:
         for action in ("save", "load"):
@@ -252,14 +254,14 @@ def test_a_file_that_comes_between_the_look_and_the_writing_stays(
     plans, path = PlanFolder(), inside / "a.json"
     if was_there:
         plans.save(plan, "a.json")
-    opened = NewFile.open
+    opened = AtomicFile.open
 
-    def comes(self: NewFile) -> Any:
+    def comes(self: AtomicFile) -> Any:
         path.unlink(missing_ok=True)
         path.write_text(SECRET, "utf-8")
         return opened(self)
 
-    monkeypatch.setattr(NewFile, "open", comes)
+    monkeypatch.setattr(AtomicFile, "open", comes)
     with pytest.raises(PlanFileError, match="cannot be written"):
         plans.save(plan, "a.json")
     assert everything(inside) == {"a.json": SECRET, "runs": "/"}

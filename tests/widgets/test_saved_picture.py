@@ -22,7 +22,14 @@ from torchvision.models import resnet18, resnet152
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
 from modulekg_widgets.engine.views.pictures import raster
-from modulekg_widgets.engine.views.pictures.raster import FOOT, LARGEST, TALLEST, WORDS, png, polylines
+from modulekg_widgets.engine.views.pictures.raster import (
+    CAPTION,
+    FOOTER_HEIGHT,
+    MAX_HEIGHT,
+    MAX_PNG_BYTES,
+    png,
+    polylines,
+)
 from widgets.golden_models import MODELS
 from widgets.metric_samples import live_run, put
 
@@ -83,8 +90,8 @@ def test_every_widget_has_both_pictures(make: Callable[[], Any]) -> None:
     # VS Code shows what comes next in its order where it has no model: the PNG, as there is neither HTML nor Markdown
     assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json", "image/svg+xml", "image/png"}
     assert svg.startswith('<svg class="mkg-saved-picture"')  # by which the page knows it
-    assert len(content) <= LARGEST
-    assert svg.count(WORDS) == 1
+    assert len(content) <= MAX_PNG_BYTES
+    assert svg.count(CAPTION) == 1
     root, image = ElementTree.fromstring(svg), image_of(content)
     scale = image.shape[1] / float(root.attrib["width"])
     assert image.shape[0] == round(float(root.attrib["height"]) * scale)
@@ -104,8 +111,8 @@ def test_every_widget_has_both_pictures(make: Callable[[], Any]) -> None:
         found = image[int((y + height / 2) * scale), int((x + 1.5) * scale)]
         assert np.abs(found - wanted).max() <= 24, (color, found)
     words = texts[-1]  # hosts that have no page of ours show no text beside the pictures
-    assert (words.text, words.attrib["class"]) == (WORDS, "mkg-words")
-    assert float(words.attrib["y"]) > float(root.attrib["height"]) - FOOT
+    assert (words.text, words.attrib["class"]) == (CAPTION, "mkg-words")
+    assert float(words.attrib["y"]) > float(root.attrib["height"]) - FOOTER_HEIGHT
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -131,15 +138,15 @@ def test_large_pictures_stay_small() -> None:
     with torch.device("meta"):
         model = resnet152()
     graph = mk.ModelGraph(model, expanded=[f"layer{i}" for i in (1, 2, 3, 4)])
-    assert len(png(graph._static_picture())) <= LARGEST
+    assert len(png(graph._static_picture())) <= MAX_PNG_BYTES
     rows = "".join(
         f'<rect x="{7 * i % 400}" y="{i * 3}" width="9" height="3" fill="#{i * 7919 % 0xFFFFFF:06x}"/>'
         f'<text x="9" y="{i * 7 + 9}" fill="#000000">{i * 104729}</text>'
         for i in range(3000)
     )
     content = png(f'<svg xmlns="http://www.w3.org/2000/svg" width="460" height="21000">{rows}</svg>')
-    assert len(content) <= LARGEST
-    assert image_of(content).shape[0] <= (TALLEST + FOOT) * 1.5
+    assert len(content) <= MAX_PNG_BYTES
+    assert image_of(content).shape[0] <= (MAX_HEIGHT + FOOTER_HEIGHT) * 1.5
 
 
 def test_chart_lines_are_where_the_values_are() -> None:
@@ -195,4 +202,4 @@ def test_a_widget_without_a_picture_has_none() -> None:
 def test_the_picture_of_resnet18_is_whole() -> None:
     svg = mk.ModelGraph(resnet18(), (torch.zeros(1, 3, 64, 64),))._static_picture()
     height = float(ElementTree.fromstring(svg).attrib["height"])
-    assert image_of(png(svg)).shape[0] == round((height + FOOT) * raster.SCALES[0])
+    assert image_of(png(svg)).shape[0] == round((height + FOOTER_HEIGHT) * raster.PNG_SCALES[0])

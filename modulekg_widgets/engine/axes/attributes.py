@@ -1,4 +1,4 @@
-"""Attributes of modules that a cut changes, as `out_channels`: the adapters asked, with the sizes of tensors."""
+"""Attributes of modules that a cut changes, as `out_channels`: adapters compute them from tensor sizes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.adapters import AttributesOf, adapters
 from modulekg_widgets.engine.adapters import __name__ as adapters_module
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
-from modulekg_widgets.engine.axes.expression import leading, remaining
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS
+from modulekg_widgets.engine.axes.terms.term_positions import leading_factors, remaining_size
 from modulekg_widgets.engine.errors import (
     CutError,
     ModuleKGError,
     UnknownNameError,
-    nearest,
-    shown,
+    closest_match_hint,
+    printable,
 )
 from modulekg_widgets.engine.torch_runtime.private import modules_of
 from modulekg_widgets.engine.torch_runtime.state import module_state
@@ -41,7 +41,7 @@ class TensorSizes:
 
     @cached_property
     def _tensors(self) -> dict[str, DataNode]:
-        """The module's own tensors; one that is computed from others goes by the name that forward reads it by."""
+        """The module's own tensors by name; a parametrized one is listed under the name that forward reads."""
         found = dict(self._node.params)
         prefix = f"{self._node.path}." if self._node.path else ""
         wrapped = modules_of(self.module).get("parametrizations")
@@ -61,19 +61,19 @@ class TensorSizes:
 
         Raises `UnknownNameError` for a tensor that it does not have, `CutError` for a dimension.
         """
-        return remaining(self._term(self._tensor(name), dim), self._counts)
+        return remaining_size(self._term(self._tensor(name), dim), self._counts)
 
     def has(self, name: str) -> bool:
-        """Whether the module has a parameter or buffer of that name."""
+        """True if the module has a parameter or buffer of that name."""
         return name in self._tensors
 
     def input(self, dim: int) -> int | None:
         """The size of a dimension of the first tensor that the module was called with; None when it was not called."""
         inputs = self._node.inputs
-        return remaining(self._term(inputs[0], dim), self._counts) if inputs else None
+        return remaining_size(self._term(inputs[0], dim), self._counts) if inputs else None
 
     def groups(self, name: str, dim: int, count: int) -> int:
-        """How many of `count` groups stay that a dimension of a parameter falls into, the outermost in it."""
+        """Returns the number of remaining groups when a dimension consists of `count` groups (outermost factor)."""
         return self._groups(self._term(self._tensor(name), dim), count)
 
     def input_groups(self, dim: int, count: int) -> int | None:
@@ -82,52 +82,54 @@ class TensorSizes:
         return self._groups(self._term(inputs[0], dim), count) if inputs else None
 
     def of_role(self, role: str, name: str, dim: int) -> int | None:
-        """How many indices stay of the axis with a role in a dimension of a parameter."""
+        """Returns the remaining size of the axis with this role in a dimension of a parameter."""
         for atom in atoms(self._term(self._tensor(name), dim)):
             if self._axes.inference.roles.get(atom) == role:
                 return self._counts.get(atom, atom.size)
         return None
 
     def _groups(self, term: Term, count: int) -> int:
-        outer = leading(term, count)
-        return count if outer is None else remaining(outer, self._counts)
+        outer = leading_factors(term, count)
+        return count if outer is None else remaining_size(outer, self._counts)
 
     def _tensor(self, name: str) -> DataNode:
         if name not in self._tensors:
-            owner = shown(self._node.path or type(self.module).__name__)
-            raise UnknownNameError(f"{owner} has no tensor {shown(str(name))!r}: {nearest(str(name), self._tensors)}")
+            owner = printable(self._node.path or type(self.module).__name__)
+            raise UnknownNameError(
+                f"{owner} has no tensor {printable(str(name))!r}: {closest_match_hint(str(name), self._tensors)}"
+            )
         return self._tensors[name]
 
     def _term(self, node: DataNode, dim: int) -> Term:
         dims = self._axes.inference.dims(node)
         if not -len(dims) <= dim < len(dims):
-            raise CutError(f"{shown(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
+            raise CutError(f"{printable(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
         return dims[dim]
 
 
 def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
-    changed = dict(_numbers_of_experts(axes, counts))
+    changed = dict(_expert_counts(axes, counts))
     for path, node in axes.graph.modules.items():
         sizes_of = adapters.of_class(type(node.module))
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
-        if sizes_of is None or not any(_touches(axes, each, counts) for each in touched):
+        if sizes_of is None or not any(_is_affected(axes, each, counts) for each in touched):
             continue
         state = module_state(node.module)
-        found = _values(sizes_of, TensorSizes(axes, counts, node), state)
-        now = _values(sizes_of, TensorSizes(axes, {}, node), state) if found else {}
+        found = _adapter_values(sizes_of, TensorSizes(axes, counts, node), state)
+        now = _adapter_values(sizes_of, TensorSizes(axes, {}, node), state) if found else {}
         for name, after in found.items():
             if now.get(name) != state[name]:
                 if sizes_of.__module__ == adapters_module:
                     continue  # a subclass of a standard module that means something else by the name
                 wrong = f"gives {name}={now.get(name)} before the cut, where it is {state[name]!r}"
-                raise _failed(sizes_of, node, wrong)
+                raise _adapter_error(sizes_of, node, wrong)
             if after != state[name]:
                 changed[f"{path}.{name}" if path else name] = (state[name], after)
     return changed
 
 
-def _numbers_of_experts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int, int]]]:
+def _expert_counts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int, int]]]:
     """The integers that are called after the experts and count them, in modules that hold these or whose child does.
 
     And in those around, where all layers keep as many. Forward need not read them: another way to run the experts, to
@@ -139,45 +141,47 @@ def _numbers_of_experts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple
     experts = {find(term) for term, role in roles.items() if EXPERT in role}
     left: dict[int, set[int]] = {}
     for term in experts:
-        left.setdefault(term.size, set()).add(remaining(term, counts))
+        left.setdefault(term.size, set()).add(remaining_size(term, counts))
     common = {size: next(iter(after)) for size, after in left.items() if len(after) == 1}
     for path, node in axes.graph.modules.items():
         every = [node, *node.sub_modules.values()]
         terms = {find(term) for each in every for own in each.params.values() for term in axes.inference.dims(own)}
         counted = [term for term in terms if all(EXPERT in roles.get(atom, "") for atom in atoms(term))]
-        sizes = {term.size: remaining(term, counts) for term in counted} or (common if node.sub_modules else {})
+        sizes = {term.size: remaining_size(term, counts) for term in counted} or (common if node.sub_modules else {})
         for name, value in module_state(node.module).copy().items():
             if EXPERT in name and type(value) is int and sizes.get(value, value) != value:
                 yield f"{path}.{name}" if path else name, (value, sizes[value])
 
 
-def _values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What an adapter says of the attributes that there are, each of the type that it has; raises `CutError`."""
+def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes that an adapter computes, converted to the types of today's; raises `CutError`."""
     try:
         found = dict(sizes_of(sizes))
         return {
-            name: _as_whole(value, type(state[name]))
+            name: _as_integers(value, type(state[name]))
             for name, value in found.items()
             if value is not None and state.get(name) is not None
         }
     except ModuleKGError as error:
-        raise _failed(sizes_of, sizes._node, f"fails: {error}") from error
+        raise _adapter_error(sizes_of, sizes._node, f"fails: {error}") from error
     except Exception as error:  # whatever a user's function raises
-        raise _failed(sizes_of, sizes._node, f"fails: {type(error).__name__}: {shown(str(error))}") from error
+        raise _adapter_error(
+            sizes_of, sizes._node, f"fails: {type(error).__name__}: {printable(str(error))}"
+        ) from error
 
 
-def _as_whole(value: Any, kind: type) -> Any:
+def _as_integers(value: Any, kind: type) -> Any:
     if isinstance(value, tuple | list):
         parts = [operator.index(part) for part in value]
         return parts if issubclass(kind, list) else tuple(parts)
     return operator.index(value)
 
 
-def _failed(sizes_of: AttributesOf, node: ModuleNode, what: str) -> CutError:
-    owner = f"{shown(node.path or 'the model')}, a {shown(type(node.module).__name__)}"
-    name = shown(str(getattr(sizes_of, "__name__", type(sizes_of).__name__)))
+def _adapter_error(sizes_of: AttributesOf, node: ModuleNode, what: str) -> CutError:
+    owner = f"{printable(node.path or 'the model')}, a {printable(type(node.module).__name__)}"
+    name = printable(str(getattr(sizes_of, "__name__", type(sizes_of).__name__)))
     return CutError(f"the adapter for {owner}, {what}. Correct {name}, which @mk.adapter registered")
 
 
-def _touches(axes: Axes, node: DataNode, counts: Counts) -> bool:
+def _is_affected(axes: Axes, node: DataNode, counts: Counts) -> bool:
     return any(atom in counts for term in axes.inference.dims(node) for atom in atoms(term))

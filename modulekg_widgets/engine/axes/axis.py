@@ -1,4 +1,15 @@
-"""The axes of a model: named index sets, and the positions that they have in every parameter."""
+"""The axes of a model by name or by dimension, and the positions of their indices in every parameter.
+
+`Axes` is what `graph.axes` returns. Iterating gives one `Axis` per atom in the order of the model; an axis has a name
+from its origin (`layer1.0.conv1.out`), a size, its members (parameter, dimension, expression) and the reason if it is
+frozen. `axes["conv1.weight", 0]` is the axis of a dimension, or a `Dimension` where several axes share it.
+`axis.indices(name, dim)` gives the positions of each index, in an order that is equal in all members.
+
+>>> import torch, modulekg_widgets as mk
+>>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+>>> [(member.name, member.dim) for member in mk.trace(model, torch.zeros(1, 3)).axes["0.out"].members]
+[('0.weight', 0), ('0.bias', 0), ('1.weight', 1)]
+"""
 
 from __future__ import annotations
 
@@ -11,14 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find, is_index
-from modulekg_widgets.engine.axes.chosen_indices import LeastCount
-from modulekg_widgets.engine.axes.expression import positions, written
-from modulekg_widgets.engine.axes.inference import NO_LISTS, Inference, ListsOfDimensions, is_of_values
-from modulekg_widgets.engine.axes.layers import Layers, may_be_weight
-from modulekg_widgets.engine.axes.names import axis_names, short_name
-from modulekg_widgets.engine.errors import UnknownAxisError, counted, nearest, shown
-from modulekg_widgets.engine.operators.recorded import Unknown
+from modulekg_widgets.engine.axes.inference.inference import NO_LISTS, Inference, ListsOfDimensions, is_value_buffer
+from modulekg_widgets.engine.axes.inference.layers import Layers, may_be_weight
+from modulekg_widgets.engine.axes.inference.names import axis_names, short_name
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find, is_integer
+from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
+from modulekg_widgets.engine.axes.terms.term_positions import format_term, positions
+from modulekg_widgets.engine.errors import UnknownAxisError, closest_match_hint, pluralize, printable
+from modulekg_widgets.engine.operators.recorded_call import CallRecord
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 
@@ -59,18 +71,18 @@ class Axis:
         return None if reason is None else str(reason)
 
     @property
-    def least(self) -> LeastCount | None:
-        """How many indices must stay at least, as many as a choice by data takes at once; None where one is enough."""
-        return self._axes.inference.chosen.least_of(self.term)
+    def least(self) -> MinimumCount | None:
+        """The smallest size of the axis that the code allows, as the k of a top-k; None where 1 is enough."""
+        return self._axes.inference.chosen.minimum_of(self.term)
 
     @property
     def role(self) -> str | None:
-        """What the axis is for where that is evident, as `heads`, `head_dim` or `groups`."""
+        """The role of the axis where the data flow shows it, as `heads`, `head_dim` or `groups`."""
         return self._axes.inference.roles.get(self.term)
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """The lists of modules, by path, whose element i goes with index i, as the experts of a router."""
+        """The paths of module lists whose element i belongs to index i, as the experts of a router."""
         return tuple(each.path for each in self.term.lists)
 
     @property
@@ -79,15 +91,18 @@ class Axis:
         return (self,)
 
     @property
-    def places(self) -> list[tuple[DataNode, int]]:
+    def tensor_dims(self) -> list[tuple[DataNode, int]]:
         """The parameters and buffers that it runs along, each with the dimension."""
-        return self._axes.places.get(self.term, [])
+        return self._axes.tensor_dims.get(self.term, [])
 
     @cached_property
     def members(self) -> list[Member]:
         """The dimensions that it runs along, as (name, dim, expression), in the order of the model."""
         label = self._axes.label
-        return [Member(node.label, at, written(self._axes.inference.dims(node)[at], label)) for node, at in self.places]
+        return [
+            Member(node.label, at, format_term(self._axes.inference.dims(node)[at], label))
+            for node, at in self.tensor_dims
+        ]
 
     def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
         """The positions of each index in a dimension of a parameter or buffer.
@@ -122,21 +137,21 @@ class Axis:
         found = positions(term, self.term, self._axes.rank)
         if found.shape[1] == 0:
             raise UnknownAxisError(
-                f"{self.name} does not run along dimension {dim} of {shown(name)!r}, which is "
-                f"{written(term, self._axes.label)}: its members are in axis.members"
+                f"{self.name} does not run along dimension {dim} of {printable(name)!r}, which is "
+                f"{format_term(term, self._axes.label)}: its members are in axis.members"
             )
         return found
 
     def __repr__(self) -> str:
-        state = f"frozen ({shown(self.frozen)})" if self.frozen else f"{len(self.members)} members"
-        return f"<Axis {shown(self.name)}: {self.size}, {state}>"
+        state = f"frozen ({printable(self.frozen)})" if self.frozen else f"{len(self.members)} members"
+        return f"<Axis {printable(self.name)}: {self.size}, {state}>"
 
 
-class Doubt(NamedTuple):
-    """Why an axis could not be proved, and whether the output was seen to depend on it."""
+class UnprovedReason(NamedTuple):
+    """The reason why an axis could not be proved, and whether the output depends on it."""
 
-    why: str
-    acts: bool = False
+    reason: str
+    affects_output: bool = False
 
 
 class Dimension:
@@ -149,12 +164,12 @@ class Dimension:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes in it, each once, from left to right."""
+        """The axes in the dimension, each once, from left to right."""
         return tuple(self._owner.of(atom) for atom in dict.fromkeys(atoms(self.term)) if atom.size > 1)
 
     @property
     def name(self) -> str:
-        return written(self.term, self._owner.label)
+        return format_term(self.term, self._owner.label)
 
     @property
     def frozen(self) -> str | None:
@@ -162,7 +177,7 @@ class Dimension:
         reasons = [axis.frozen for axis in self.axes]
         return None if None in reasons else next(iter(reasons), "one index only")
 
-    def _only(self) -> Axis:
+    def _only_free(self) -> Axis:
         free = [axis for axis in self.axes if axis.frozen is None]
         if len(free) != 1:
             names = ", ".join(axis.name for axis in free) or "none"
@@ -172,14 +187,14 @@ class Dimension:
     @property
     def members(self) -> list[Member]:
         """The members of its only free axis."""
-        return self._only().members
+        return self._only_free().members
 
     def indices(self, name: str, dim: int = 0) -> NDArray[np.int64]:
         """The positions of its only free axis, as `Axis.indices`."""
-        return self._only().indices(name, dim)
+        return self._only_free().indices(name, dim)
 
     def __repr__(self) -> str:
-        return f"<Dimension {shown(self.name)}: {self.size}>"
+        return f"<Dimension {printable(self.name)}: {self.size}>"
 
 
 class Axes:
@@ -208,19 +223,21 @@ class Axes:
         self.graph = graph
         self.inference = Inference(graph, free_inputs, free_outputs, lists)
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
-        self.doubts: dict[Axis, Doubt] = {}  # of `prove`, about free axes that a permutation cannot prove here
-        self.known_way: Any = None  # of plans: the way that the data take in the traced call, once it was asked for
+        self.doubts: dict[Axis, UnprovedReason] = {}  # of `prove`, about free axes that a permutation cannot prove here
+        self.traced_path: Any = None  # of plans: the way that the data take in the traced call, once it was asked for
         self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
-        self.places: dict[Term, list[tuple[DataNode, int]]] = {}  # where each atom stands, in the order of the model
+        self.tensor_dims: dict[
+            Term, list[tuple[DataNode, int]]
+        ] = {}  # where each atom stands, in the order of the model
         for node in dict.fromkeys(graph.state.values()):
-            if not is_of_values(node):
+            if not is_value_buffer(node):
                 continue  # a buffer of indices is no member: it holds positions of another dimension
             for at, term in enumerate(self.inference.dims(node)):
                 for atom in dict.fromkeys(atoms(term)):
                     if atom.size > 1:
-                        self.places.setdefault(atom, []).append((node, at))
-        names, once = axis_names(self.inference, self.places)
-        self._axes = {atom: Axis(self, atom, number, names[atom]) for number, atom in enumerate(self.places)}
+                        self.tensor_dims.setdefault(atom, []).append((node, at))
+        names, once = axis_names(self.inference, self.tensor_dims)
+        self._axes = {atom: Axis(self, atom, number, names[atom]) for number, atom in enumerate(self.tensor_dims)}
         self._by_name = {axis.name: axis for axis in self._axes.values()}
         self._once = {name: self._axes[atom] for name, atom in once.items()}  # by names of earlier versions
 
@@ -234,39 +251,41 @@ class Axes:
 
     def __getitem__(self, key: str | tuple[str, int]) -> Axis | Dimension:
         if isinstance(key, str):
-            axis = self.named(key)
+            axis = self.find_by_name(key)
             if axis is not None:
                 return axis
             raise UnknownAxisError(
-                f"no axis {shown(key)!r}: {nearest(key, self._by_name)}; or ask axes[parameter, dim]"
+                f"no axis {printable(key)!r}: {closest_match_hint(key, self._by_name)}; or ask axes[parameter, dim]"
             )
         if not (isinstance(key, tuple) and len(key) == 2):
-            raise UnknownAxisError(f"axes are looked up by name, or as axes[parameter, dim]; got {shown(repr(key))}")
+            raise UnknownAxisError(
+                f"axes are looked up by name, or as axes[parameter, dim]; got {printable(repr(key))}"
+            )
         name, dim = key
         term = self.term(name, dim)
         axis = self._axes.get(term)
         return axis if axis is not None else Dimension(self, term)
 
     def __contains__(self, what: object) -> bool:
-        """Whether an axis of that name, or that axis, is one of them."""
+        """True if the given axis, or an axis of that name, is one of them."""
         if isinstance(what, str):
-            return self.named(what) is not None
+            return self.find_by_name(what) is not None
         return isinstance(what, Axis) and what in self._axes.values()
 
-    def named(self, name: str) -> Axis | None:
+    def find_by_name(self, name: str) -> Axis | None:
         """The axis of that name, or that had it in an earlier version: plans and programs of then still hold it."""
         return self._by_name.get(name) or self._once.get(name)
 
     def of(self, atom: Term) -> Axis:
-        """The axis of an atom; one that no parameter has gets a name of its own."""
+        """Returns the axis of an atom; an atom without parameters gets a generated name."""
         axis = self._axes.get(atom)
         return axis if axis is not None else Axis(self, atom, len(self._axes), f"axis_{atom.size}")
 
     def term(self, name: str, dim: int) -> Term:
         """The term of a dimension of a parameter, a buffer or, by its name, any value."""
-        if not isinstance(name, str) or not is_index(dim):
+        if not isinstance(name, str) or not is_integer(dim):
             raise UnknownAxisError(
-                f"a dimension is a name and a number, as axes['conv1.weight', 0]; got {shown(repr((name, dim)))}"
+                f"a dimension is a name and a number, as axes['conv1.weight', 0]; got {printable(repr((name, dim)))}"
             )
         node = self.graph.state.get(name)
         if node is None:
@@ -274,7 +293,7 @@ class Axes:
         dims = self.inference.dims(node)
         if not -len(dims) <= dim < len(dims):
             raise UnknownAxisError(
-                f"{shown(name)!r} has {len(dims)} dimensions, none is {dim}: its shape is {node.shape}"
+                f"{printable(name)!r} has {len(dims)} dimensions, none is {dim}: its shape is {node.shape}"
             )
         return find(dims[dim])
 
@@ -288,7 +307,7 @@ class Axes:
         return short_name(self.of(atom).name) if atom in self._axes else "axis"
 
     def expression(self, name: str) -> str:
-        """What every dimension of a parameter is made of, as `(heads=12 head_dim=64) hidden=768`.
+        """Returns the terms of all dimensions of a tensor as text, as `(heads=12 head_dim=64) hidden=768`.
 
         Where two axes would read the same, both go by their full names.
         """
@@ -300,18 +319,18 @@ class Axes:
             short = self.label(atom)
             return short if labels[short] == 1 else self.of(atom).name
 
-        return " ".join(written(term, label) for term in dims)
+        return " ".join(format_term(term, label) for term in dims)
 
     # ---------------------------------------------------------------- sums
 
     @property
-    def unknown(self) -> list[Unknown]:
+    def unknown(self) -> list[CallRecord]:
         """The operators that no rule knows; all that they touch is frozen."""
         return self.inference.unknown
 
     @property
     def unread(self) -> list[str]:
-        """The parameters and buffers that this forward pass never read: frozen, but for what their siblings share."""
+        """The parameters and buffers that this forward pass did not read; they are frozen."""
         return [node.label for node in self.graph.unread]
 
     @property
@@ -339,9 +358,9 @@ class Axes:
         return free / total if total else 1.0
 
     def __repr__(self) -> str:
-        unknown = counted(len(self.unknown), "unknown operator", "unknown operators") if self.unknown else ""
+        unknown = pluralize(len(self.unknown), "unknown operator", "unknown operators") if self.unknown else ""
         free = f"{len(self.free)} free, {self.free_share:.1%} of the parameters"
-        return f"<Axes: {', '.join(filter(None, (counted(len(self), 'axis', 'axes'), free, unknown)))}>"
+        return f"<Axes: {', '.join(filter(None, (pluralize(len(self), 'axis', 'axes'), free, unknown)))}>"
 
     def _repr_html_(self) -> str:
         """The free axes as a table, escaped."""
@@ -352,3 +371,46 @@ class Axes:
         )
         head = "<tr><th>axis</th><th>size</th><th>members</th><th>first members</th></tr>"
         return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
+
+
+# --------------------
+# The modules and tensors that belong to one element of a module list, as to one expert of a router.
+
+
+class ListElements:
+    """The elements of all lists that go with axes."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.lists: dict[IndexedChildren, Axis] = {
+            each: axis for axis in axes if axis.lists and axis.frozen is None for each in axis.term.lists
+        }
+        self._uneven_rows = {each: self._has_uneven_rows(each, axis.size) for each, axis in self.lists.items()}
+
+    def enclosing_lists(self, path: str) -> list[IndexedChildren]:
+        """The lists in elements of which a module, or a tensor by its name, lies; they may lie in each other."""
+        return [each for each in self.lists if each.split(path) is not None]
+
+    def axes_of(self, path: str) -> list[Axis]:
+        """Returns the axes whose cut removes the module or tensor at a path."""
+        return [self.lists[each] for each in self.enclosing_lists(path)]
+
+    def axes_of_cost(self, path: str) -> list[Axis]:
+        """Returns the axes whose cut removes the cost of what runs at a path.
+
+        Rows that are shared out among the elements go to others then.
+        """
+        return [self.lists[each] for each in self.enclosing_lists(path) if not self._uneven_rows[each]]
+
+    def parallel_tensors(self) -> Iterator[tuple[Axis, list[DataNode]]]:
+        """The tensors of one name in all elements of a list, in their order, and the axis that they go with."""
+        state = self.axes.graph.state
+        for each, axis in self.lists.items():
+            inside = (each.split(name) for name in state)
+            for name in [place[1] for place in inside if place is not None and place[0] == 0]:
+                yield axis, [state[f"{each.path_of(at)}.{name}"] for at in range(axis.size)]
+
+    def _has_uneven_rows(self, modules: IndexedChildren, count: int) -> bool:
+        """True if the elements get different numbers of rows, as experts do."""
+        calls = [self.axes.graph.modules[modules.path_of(at)].calls for at in range(count)]
+        return len({tuple(node.shape for call in own for node in call.inputs) for own in calls}) > 1

@@ -1,4 +1,11 @@
-"""What must change when some positions of one dimension go: parameters, values and attributes; nothing is changed."""
+"""The changes that removing positions of one dimension requires: parameters, values and attributes.
+
+`cut_analysis(axes, "conv1.weight", [0, 1])` resolves positions to indices of atoms, and atoms to positions in every
+tensor with that axis. Positions inside a product that cannot be removed alone take the fewest others with them: one
+channel of `(groups=2 out=4)` is removed from each group. The result is a `Cut`, which changes nothing; `mk.plan` takes
+several. A frozen dimension, or one that would become empty, is a `CutError`. `operator_analysis` does the same for one
+operator as if it were the whole model. What Python code demands of sizes beyond the data flow is found by the dry run.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +16,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Algebra, Term, atoms, find, flat, is_index
 from modulekg_widgets.engine.axes.attributes import changed_attributes
-from modulekg_widgets.engine.axes.call import Call, Dims
-from modulekg_widgets.engine.axes.expression import kept
-from modulekg_widgets.engine.axes.inference import find_rule
-from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.operators.recorded import nodes_in
+from modulekg_widgets.engine.axes.inference.inference import find_rule
+from modulekg_widgets.engine.axes.terms.algebra import (
+    ATOM,
+    SUM,
+    Algebra,
+    Term,
+    atoms,
+    find,
+    flattened_parts,
+    is_integer,
+)
+from modulekg_widgets.engine.axes.terms.call import Call, Dims
+from modulekg_widgets.engine.axes.terms.term_positions import keep_mask
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.operators.recorded_call import nodes_in
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
-Keep = NDArray[np.bool_]
-Keeps = dict[Term, Keep]
+KeepMask = NDArray[np.bool_]
+KeepMasks = dict[Term, KeepMask]
 Indices = dict[int, list[int]]  # dimension → positions
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What goes together: per axis its indices, and the positions that these have everywhere."""
+    """The result of a cut analysis: the removed indices of each axis and their positions in all tensors."""
 
     axes: Axes = field(repr=False)
     indices: dict[str, list[int]]  # axis name → indices that go
@@ -52,25 +68,27 @@ def cut_analysis(axes: Axes, what: str | DataNode, index: Iterable[int], dim: in
     """
     node = what if isinstance(what, DataNode) else _node(axes, what)
     dims = axes.inference.dims(node)
-    if not is_index(dim):
-        raise CutError(f"dim={shown(repr(dim))}: give the number of a dimension of {shown(node.name)}")
+    if not is_integer(dim):
+        raise CutError(f"dim={printable(repr(dim))}: give the number of a dimension of {printable(node.name)}")
     if not -len(dims) <= dim < len(dims):
-        raise CutError(f"{shown(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
-    gone = position_flags(index, node.shape[dim], f"dimension {dim} of {shown(node.name)}")
-    keeps: Keeps = {}
-    resolve(dims[dim], ~gone, keeps, f"dimension {dim} of {shown(node.name)}")
-    return cut_of_keeps(axes, keeps)
+        raise CutError(f"{printable(node.name)} has the shape {list(node.shape)}: there is no dimension {dim}")
+    gone = position_mask(index, node.shape[dim], f"dimension {dim} of {printable(node.name)}")
+    keeps: KeepMasks = {}
+    resolve(dims[dim], ~gone, keeps, f"dimension {dim} of {printable(node.name)}")
+    return cut_from_masks(axes, keeps)
 
 
-def cut_of_keeps(axes: Axes, keeps: Keeps) -> Cut:
+def cut_from_masks(axes: Axes, keeps: KeepMasks) -> Cut:
     """The cut that keeps of each atom what `keeps` marks."""
     for atom, flags in keeps.items():
         if not flags.any():
-            raise CutError(f"{shown(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least")
+            raise CutError(
+                f"{printable(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least"
+            )
     inference = axes.inference
     parameters, values = {}, {}
     for node in axes.graph.values:
-        changed = removed(inference.dims(node), keeps)
+        changed = removed_positions(inference.dims(node), keeps)
         if not changed:
             continue
         if node.names:
@@ -88,23 +106,23 @@ def cut_of_keeps(axes: Axes, keeps: Keeps) -> Cut:
     return Cut(axes, indices, parameters, values, changed_attributes(axes, counts), tuple(gone))
 
 
-def removed(dims: Dims, keeps: Keeps) -> Indices:
+def removed_positions(dims: Dims, keeps: KeepMasks) -> Indices:
     """Per dimension the positions that go."""
     out: Indices = {}
     for at, term in enumerate(dims):
         if any(atom in keeps for atom in atoms(term)):
-            positions = np.flatnonzero(~kept(term, keeps))
+            positions = np.flatnonzero(~keep_mask(term, keeps))
             if len(positions):
                 out[at] = positions.tolist()
     return out
 
 
-def position_flags(index: Iterable[int], size: int, where: str) -> Keep:
-    """Which positions of a dimension are meant, by number (negative ones from the end) or by a boolean for each."""
+def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
+    """Returns a boolean mask of positions, given as integers (negative ones from the end) or as booleans."""
     try:
         chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
     except (TypeError, ValueError):
-        raise CutError(f"positions of {where} are given as a list of int, got {shown(repr(index))}") from None
+        raise CutError(f"positions of {where} are given as a list of int, got {printable(repr(index))}") from None
     out = np.zeros(size, dtype=bool)
     if chosen.dtype == bool:
         if chosen.shape != (size,):
@@ -113,7 +131,7 @@ def position_flags(index: Iterable[int], size: int, where: str) -> Keep:
     if chosen.size == 0:
         raise CutError(f"no position of {where} is given: pass index=[…]")
     if not np.issubdtype(chosen.dtype, np.integer) or chosen.ndim != 1:
-        raise CutError(f"positions of {where} are given as a list of int, got {shown(str(index))}")
+        raise CutError(f"positions of {where} are given as a list of int, got {printable(str(index))}")
     outside = chosen[(chosen < -size) | (chosen >= size)]
     if outside.size:
         raise CutError(f"{where} has {size} positions: there is no {int(outside[0])}")
@@ -124,7 +142,7 @@ def position_flags(index: Iterable[int], size: int, where: str) -> Keep:
 # ------------------------------------------------------------------ resolving
 
 
-def resolve(term: Term, keep: Keep, keeps: Keeps, where: str) -> None:
+def resolve(term: Term, keep: KeepMask, keeps: KeepMasks, where: str) -> None:
     """Find, for each atom of a term, which indices must go so that at least the positions outside `keep` do."""
     if keep.all():
         return
@@ -136,18 +154,18 @@ def resolve(term: Term, keep: Keep, keeps: Keeps, where: str) -> None:
         keeps[term] = keeps.get(term, np.ones(term.size, dtype=bool)) & keep
     elif term.kind == SUM:
         start = 0
-        for part in flat(term):
+        for part in flattened_parts(term):
             resolve(part, keep[start : start + part.size], keeps, where)
             start += part.size
     elif term.order is not None:
-        resolve(flat(term)[0], keep[np.argsort(term.order)], keeps, where)
+        resolve(flattened_parts(term)[0], keep[np.argsort(term.order)], keeps, where)
     else:
-        _resolve_product(flat(term), keep, keeps, where)
+        _resolve_product(flattened_parts(term), keep, keeps, where)
 
 
-def _resolve_product(factors: list[Term], keep: Keep, keeps: Keeps, where: str) -> None:
+def _resolve_product(factors: list[Term], keep: KeepMask, keeps: KeepMasks, where: str) -> None:
     grid = keep.reshape([factor.size for factor in factors])
-    shadows = [_shadow(grid, at) for at in range(len(factors))]
+    shadows = [_projection(grid, at) for at in range(len(factors))]
     outer = shadows[0]
     for shadow in shadows[1:]:
         outer = np.multiply.outer(outer, shadow)
@@ -156,14 +174,14 @@ def _resolve_product(factors: list[Term], keep: Keep, keeps: Keeps, where: str) 
             resolve(factor, shadow, keeps, where)
         return
     # no exact choice: the factor that can be cut there and takes the fewest positions with it
-    choices: list[tuple[int, int, Keeps]] = []
+    choices: list[tuple[int, int, KeepMasks]] = []
     reasons: dict[str, None] = {}
     for at, factor in enumerate(factors):
-        hit = _shadow(~grid, at)
+        hit = _projection(~grid, at)
         if hit.all():
             reasons["they would take all the others with them"] = None
             continue
-        trial: Keeps = {}
+        trial: KeepMasks = {}
         try:
             resolve(factor, ~hit, trial, where)
         except CutError as error:
@@ -182,14 +200,14 @@ def _refused(where: str, reason: str) -> CutError:
     return error
 
 
-def _shadow(grid: Keep, at: int) -> Keep:
+def _projection(grid: KeepMask, at: int) -> KeepMask:
     return np.asarray(grid.any(axis=tuple(axis for axis in range(grid.ndim) if axis != at)))
 
 
 def _node(axes: Axes, name: str) -> DataNode:
     graph = axes.graph
     if not isinstance(name, str):
-        raise UnknownPathError(f"a parameter is named by text, got {shown(type(name).__name__)}")
+        raise UnknownPathError(f"a parameter is named by text, got {printable(type(name).__name__)}")
     if name in graph.state:
         return graph.state[name]
     for node in graph.values:
@@ -198,33 +216,37 @@ def _node(axes: Axes, name: str) -> DataNode:
     path, _, attribute = name.rpartition(".")
     if path in graph.modules:
         own = graph.modules[path].params
-        raise UnknownPathError(f"{shown(path)!r} has no tensor {shown(attribute)!r}: {nearest(attribute, own)}")
-    raise UnknownPathError(f"no parameter, buffer or value {shown(name)!r}: {nearest(name, graph.state)}")
+        raise UnknownPathError(
+            f"{printable(path)!r} has no tensor {printable(attribute)!r}: {closest_match_hint(attribute, own)}"
+        )
+    raise UnknownPathError(
+        f"no parameter, buffer or value {printable(name)!r}: {closest_match_hint(name, graph.state)}"
+    )
 
 
 # ------------------------------------------------------------- one operator
 
 
 def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
-    """What one operator alone makes of a mask on one of its tensors.
+    """Returns the positions that a mask on one tensor removes from the other tensors of one operator.
 
     `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
     zero. Raises `CutError` when the operator cannot follow.
     """
     if not isinstance(operator, OperatorNode) or not isinstance(value, DataNode):
-        got = f"{shown(type(operator).__name__)} and {shown(type(value).__name__)}"
+        got = f"{printable(type(operator).__name__)} and {printable(type(value).__name__)}"
         raise CutError(f"an operator of graph.operators and one of its values are analysed, got {got}")
-    dims = _alone(operator)
+    dims = _isolated_dims(operator)
     if value not in dims:
-        raise CutError(f"{shown(value.name)} is neither an input nor an output of {operator.where}")
-    keeps: Keeps = {}
+        raise CutError(f"{printable(value.name)} is neither an input nor an output of {operator.where}")
+    keeps: KeepMasks = {}
     for at, positions in _by_dimension(mask, value).items():
-        where = f"dimension {at} of {shown(value.name)}"
-        resolve(dims[value][at], ~position_flags(positions, value.shape[at], where), keeps, where)
-    return {node: gone for node, terms in dims.items() if (gone := removed(terms, keeps))}
+        where = f"dimension {at} of {printable(value.name)}"
+        resolve(dims[value][at], ~position_mask(positions, value.shape[at], where), keeps, where)
+    return {node: gone for node, terms in dims.items() if (gone := removed_positions(terms, keeps))}
 
 
-def _alone(operator: OperatorNode) -> dict[DataNode, Dims]:
+def _isolated_dims(operator: OperatorNode) -> dict[DataNode, Dims]:
     """The terms of an operator's tensors as if it were the whole model."""
     algebra = Algebra()
     algebra.cause = operator
@@ -240,18 +262,20 @@ def _alone(operator: OperatorNode) -> dict[DataNode, Dims]:
 
 def _by_dimension(mask: Any, value: DataNode) -> Mapping[int, Iterable[int]]:
     if isinstance(mask, Mapping):
-        if not all(is_index(at) and -value.dim() <= at < value.dim() for at in mask):
-            raise CutError(f"{shown(value.name)} has the shape {list(value.shape)}: the mask names other dimensions")
+        if not all(is_integer(at) and -value.dim() <= at < value.dim() for at in mask):
+            raise CutError(
+                f"{printable(value.name)} has the shape {list(value.shape)}: the mask names other dimensions"
+            )
         return {int(at) % value.dim(): positions for at, positions in mask.items()}
     try:
         grid = np.asarray(mask) != 0
     except (TypeError, ValueError, RuntimeError):
         raise CutError(
-            f"a mask is an array of zeros and ones, or positions by dimension; got {shown(repr(mask))}"
+            f"a mask is an array of zeros and ones, or positions by dimension; got {printable(repr(mask))}"
         ) from None
     if grid.shape != value.shape:
         raise CutError(
-            f"a mask of shape {list(grid.shape)} for {shown(value.name)}, whose shape is {list(value.shape)}"
+            f"a mask of shape {list(grid.shape)} for {printable(value.name)}, whose shape is {list(value.shape)}"
         )
-    gone = {at: np.flatnonzero(~_shadow(grid, at)).tolist() for at in range(grid.ndim)}
+    gone = {at: np.flatnonzero(~_projection(grid, at)).tolist() for at in range(grid.ndim)}
     return {at: positions for at, positions in gone.items() if positions}

@@ -1,4 +1,14 @@
-"""`mk.trace`: a data-flow graph that knows its axes."""
+"""`mk.trace`, and the data-flow graph with axes that it returns.
+
+`DataflowGraph` is the recorded forward pass (`tracing/dataflow.py`) with everything that axes add: `.axes`,
+`.cut_analysis`, the dependency views, `.blocks()` and `.profile()`. Each method is a thin call into the module that
+does the work, imported from below; axes are inferred on first use, in one pass over the operators.
+
+>>> import torch, modulekg_widgets as mk
+>>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+>>> graph.axes.expression("weight")
+'out=4 in=3'
+"""
 
 from __future__ import annotations
 
@@ -8,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from modulekg_widgets.engine.axes.attention import find_attention
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
-from modulekg_widgets.engine.axes.dependencies.channels import channel_dependency, input_channel_dependency
+from modulekg_widgets.engine.axes.dependencies.channels import (
+    channel_dependency,
+    input_channel_dependency,
+    reshape_dependency,
+)
 from modulekg_widgets.engine.axes.dependencies.groups import group_dependency
-from modulekg_widgets.engine.axes.dependencies.reshapes import reshape_dependency
 from modulekg_widgets.engine.axes.dependencies.views import (
     AttentionDependency,
     ChannelDependency,
@@ -20,18 +32,18 @@ from modulekg_widgets.engine.axes.dependencies.views import (
     InputChannelDependency,
     ReshapeDependency,
 )
-from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.axes.module_lists import axes_of
-from modulekg_widgets.engine.axes.provable import ProvableAxes
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.operators.recorded import Unknown
+from modulekg_widgets.engine.axes.inference.attention import find_attention
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.proof.module_lists import build_axes
+from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.operators.recorded_call import CallRecord
 from modulekg_widgets.engine.profiling.profile import profile
-from modulekg_widgets.engine.residuals.table import block_table
-from modulekg_widgets.engine.torch_runtime.parallel import inside
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.residuals.removable_blocks import block_table
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, parse_output_selection
 from modulekg_widgets.engine.tracing.execution import fill_values
-from modulekg_widgets.engine.tracing.outputs import wanted_outputs
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 if TYPE_CHECKING:
@@ -39,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class DataflowGraph(Dataflow):
-    """The data flow of one forward pass, as `mk.trace` gives it, and the axes that run through it.
+    """The data flow of one forward pass, as returned by `mk.trace`, with its axes.
 
     Attributes
     ----------
@@ -66,8 +78,8 @@ class DataflowGraph(Dataflow):
 
     @cached_property
     def axes(self) -> ProvableAxes:
-        """The axes, with the model's inputs and outputs kept as they are."""
-        return axes_of(self)
+        """The axes; the dimensions of the model's inputs and outputs are frozen."""
+        return build_axes(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
         """The axes where the dimensions of the model's inputs or outputs may change too.
@@ -89,10 +101,10 @@ class DataflowGraph(Dataflow):
         >>> len(graph.axes.free), len(graph.free_axes(inputs=True, outputs=True).free)
         (0, 2)
         """
-        return axes_of(self, free_inputs=inputs, free_outputs=outputs)
+        return build_axes(self, free_inputs=inputs, free_outputs=outputs)
 
     def blocks(self) -> pd.DataFrame:
-        """The residual blocks x + f(x) that can go, so that x goes on as it is.
+        """Returns a table of the residual blocks x + f(x) that can be removed.
 
         A block is a module of the kind as a whole, such as a layer of a transformer or a block of a ResNet, or a module
         that is the branch f of a sum, such as an attention or an MLP; layers and their branches are both listed.
@@ -130,8 +142,8 @@ class DataflowGraph(Dataflow):
         Returns
         -------
         DataFrame
-            A row for each `module`: its `time_ms`, missing where it is not called; `memory`, bytes of the tensors that
-            its operators make, without views; its `flops`; and `flops_per_s`.
+            A row for each `module`: its `time_ms`, missing where it is not called; `writable_alias`, bytes of the
+            tensors that its operators make, without views; its `flops`; and `flops_per_s`.
 
         Raises
         ------
@@ -151,7 +163,7 @@ class DataflowGraph(Dataflow):
         return profile(self, args, kwargs, plan)
 
     @property
-    def unknown(self) -> list[Unknown]:
+    def unknown(self) -> list[CallRecord]:
         """The operators that no rule knows, with module and source line; all that they touch is frozen."""
         return self.axes.unknown
 
@@ -183,7 +195,7 @@ class DataflowGraph(Dataflow):
         return fill_values(self, args, kwargs)
 
     def cut_analysis(self, what: str | DataNode, index: Iterable[int], dim: int = 0) -> Cut:
-        """What must change when some positions of a dimension go; nothing is changed.
+        """Computes all changes that removing some positions of a dimension requires; changes nothing.
 
         Parameters
         ----------
@@ -216,7 +228,7 @@ class DataflowGraph(Dataflow):
         return cut_analysis(self.axes, what, index, dim)
 
     def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
-        """What one operator alone makes of positions that go from one of its tensors.
+        """Computes the positions that a mask on one tensor removes from the other tensors of one operator.
 
         Parameters
         ----------
@@ -293,11 +305,11 @@ class DataflowGraph(Dataflow):
         return reshape_dependency(self.axes)
 
     def attention_dependency(self) -> AttentionDependency:
-        """The projections of q, k, v and out of every attention, in whatever way it is written."""
+        """Returns the projections of q, k, v and out of every attention, fused or written out."""
         return AttentionDependency(tuple(find_attention(Layers(self.axes.inference))))
 
 
-@called_as("mk.trace")
+@explain_keywords("mk.trace")
 def trace(
     model: nn.Module,
     args: Any = (),
@@ -306,7 +318,7 @@ def trace(
     *,
     training: bool | None = None,
 ) -> DataflowGraph:
-    """Follow `model(*args, **kwargs)` once, on tensors without data where that goes; the model stays as it is.
+    """Records one call `model(*args, **kwargs)`, on meta tensors where possible; the model is not changed.
 
     Parameters
     ----------
@@ -340,24 +352,24 @@ def trace(
     >>> mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
     <DataflowGraph of Linear: 2 operators, 5 values, 1 modules, on meta>
     """
-    return whole_trace(inside(model), args, kwargs, outputs, training)
+    return trace_with_wrappers(unwrap_model(model), args, kwargs, outputs, training)
 
 
-def whole_trace(
+def trace_with_wrappers(
     model: nn.Module, args: Any, kwargs: Any, outputs: Any = None, training: bool | None = None
 ) -> DataflowGraph:
     """The trace of a model, what wraps it for several devices included: that is not run, and is part of every name."""
-    wanted = wanted_outputs(outputs)
-    graph = trace_dataflow(model, args, kwargs, training=training, make=DataflowGraph)
+    wanted = parse_output_selection(outputs)
+    graph = trace_dataflow(model, args, kwargs, training=training, graph_type=DataflowGraph)
     graph.wanted = wanted
-    if graph.following:
-        graph.notes.append(_following_note(graph))
+    if graph.cuttable_outputs:
+        graph.notes.append(_cuttable_outputs_note(graph))
     return graph
 
 
-def _following_note(graph: DataflowGraph) -> str:
-    """What a cut does to the outputs that do not count."""
-    names = ", ".join(shown(name) for name in list(graph.following)[:8] if name)
+def _cuttable_outputs_note(graph: DataflowGraph) -> str:
+    """Returns the note that lists the outputs whose shape a cut may change."""
+    names = ", ".join(printable(name) for name in list(graph.cuttable_outputs)[:8] if name)
     if graph.wanted is not None and not graph.wanted:
         return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."
     return (

@@ -1,29 +1,41 @@
-"""A model file: what is in it as Python values, with nothing of it run and no weights read until they are asked for."""
+"""Model files as Python objects: `open_file` and `ModelFile`.
+
+For checkpoints and exported models of any origin that one wants to see, compare or search before loading them. The
+reader of the format (`readers.py`) parses headers, directories and pickles within bounds and returns plain records
+(`records.py`); nothing is imported, unpickled or run, and no weights are read until `tensor` is called, which maps
+them into memory. `hierarchy` gives the modules, as `mk.hierarchy` does of a model; `graph` the operators of exported
+models. A `ModelFile` can be passed to `mk.ModelGraph`, `mk.diff` and `mk.fingerprint`.
+
+Limits: quantised GGUF tensors have shape and bytes, but no values; classes are known only if the format stores them.
+
+    file = mk.open_file("model.safetensors")
+    file.tensors()
+    file.tensor("encoder.weight")
+"""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
-from modulekg_widgets.engine.files.config import with_config
-from modulekg_widgets.engine.files.decoding import decoded_tensor
-from modulekg_widgets.engine.files.distributed import METADATA, SHARD
-from modulekg_widgets.engine.files.graph import to_networkx
-from modulekg_widgets.engine.files.mapping import mapped_tensor, opened_again
-from modulekg_widgets.engine.files.readers import extension_of, read
-from modulekg_widgets.engine.files.records import FileContents, TensorRecord
+from modulekg_widgets.engine.files.config_json import add_config
+from modulekg_widgets.engine.files.formats.pickle.distributed_checkpoint import METADATA, SHARD_EXTENSION
+from modulekg_widgets.engine.files.memory_mapping import map_tensor, reopened, torch_dtype
+from modulekg_widgets.engine.files.readers import extension_of, read_contents
+from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
-from modulekg_widgets.engine.files.source import FileSource, opened
-from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
+from modulekg_widgets.engine.files.source import FileSource, open_source
+from modulekg_widgets.engine.files.tensor_decoding import decode_tensor
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE
@@ -32,15 +44,76 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+
+# --------------------
+# Graph of operators as a networkx MultiDiGraph, with an edge for each value that is produced and read.
+
+
+INPUT, OUTPUT = "input", "output"
+
+
+def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGraph:
+    """Nodes by name with `op`, `module`, `attributes`, `tensors`, `source`; edges with `value`, `shape`, `dtype`.
+
+    Inputs and outputs of the model are nodes, too, of the operators "input" and "output".
+    """
+    import networkx as nx
+
+    found: Any = nx.MultiDiGraph()
+    made_by: dict[str, str] = {}
+    taken = {operator.name for operator in graph.operators}
+
+    again: Counter[str] = Counter()
+
+    def port(name: str, op: str) -> str:
+        node = name
+        while node in taken:
+            again[name] += 1
+            node = f"{name} ({op} {again[name]})"
+        taken.add(node)
+        found.add_node(node, op=op, module="", attributes={}, tensors=(), source="")
+        return node
+
+    for name in graph.inputs:
+        made_by[name] = port(name, INPUT)
+    for each in graph.operators:
+        found.add_node(
+            each.name,
+            op=each.op,
+            module=each.module,
+            attributes=dict(each.attributes),
+            tensors=tuple(name for name in each.inputs if name in tensors),
+            source=each.source,
+        )
+        made_by.update(dict.fromkeys(each.outputs, each.name))
+    for each in graph.operators:
+        for name in each.inputs:
+            if name in made_by:
+                _connect(found, graph, made_by[name], each.name, name)
+    for name in graph.outputs:
+        node = port(name, OUTPUT)
+        if name in made_by:
+            _connect(found, graph, made_by[name], node, name)
+    return found
+
+
+def _connect(found: Any, graph: OperatorGraph, giver: str, taker: str, value: str) -> None:
+    known = graph.values.get(value, ValueRecord())
+    found.add_edge(giver, taker, value=value, shape=known.shape, dtype=known.dtype)
+
+
+# ----------------------------------------
+
+
 COLUMNS = ("name", "shape", "dtype", "bytes")
 # what a folder is opened by, in this order
-USUAL_NAMES = (
+DEFAULT_NAMES = (
     "model.safetensors.index.json", "model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
     "diffusion_pytorch_model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", METADATA,
     "adapter_model.safetensors", "adapter_model.bin",
 )  # fmt: skip
 
-MOST_LOOKED_AT = 10_000  # names in a folder
+MAX_FOLDER_ENTRIES = 10_000  # names in a folder
 
 
 class ModelFile(SkeletonSource):
@@ -173,9 +246,9 @@ class ModelFile(SkeletonSource):
 
     def _tensor(self, record: TensorRecord) -> torch.Tensor:
         if record.encoded is None:
-            return mapped_tensor(self.path, record, self._size)
-        with opened_again(self.path, self._size) as source:
-            return decoded_tensor(source, record)
+            return map_tensor(self.path, record, self._size)
+        with reopened(self.path, self._size) as source:
+            return decode_tensor(source, record)
 
     def stored_values(self, name: str) -> torch.Tensor:
         """The values of a tensor, or its bytes where torch has no dtype for them, as of a quantised one.
@@ -225,7 +298,7 @@ class ModelFile(SkeletonSource):
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[FileSource]:
-        with opened_again(self.path, self._size) as source:
+        with reopened(self.path, self._size) as source:
             if not name:
                 yield source
             else:
@@ -233,7 +306,7 @@ class ModelFile(SkeletonSource):
                     yield other
 
     def record(self, name: str) -> TensorRecord:
-        """What the file tells of one tensor.
+        """Returns the record of one tensor.
 
         Parameters
         ----------
@@ -252,7 +325,9 @@ class ModelFile(SkeletonSource):
         """
         found = self._by_name.get(name)
         if found is None:
-            raise UnknownNameError(f"the file has no tensor {shown(str(name))!r}: {nearest(str(name), self._by_name)}")
+            raise UnknownNameError(
+                f"the file has no tensor {printable(str(name))!r}: {closest_match_hint(str(name), self._by_name)}"
+            )
         return found
 
     @cached_property
@@ -265,7 +340,8 @@ class ModelFile(SkeletonSource):
         count = len(self.warnings)
         warned = f", {count} warning{'s' if count > 1 else ''}" if count else ""
         return (
-            f"<ModelFile {shown(os.path.basename(self.path))!r}: {shown(self.format)}, {len(tensors):,} tensors, "
+            f"<ModelFile {printable(os.path.basename(self.path))!r}: {printable(self.format)}, {len(tensors):,} "
+            "tensors, "
             f"{size:,} bytes{warned}>"
         )
 
@@ -306,17 +382,17 @@ def open_file(path: PATHLIKE) -> ModelFile:
     0.weight (2, 4) float32     32
       0.bias   (2,) float32      8
     """
-    with opened(_file_of(path)) as source:
-        return ModelFile(source.path, with_config(read(source), source), source.size)
+    with open_source(_file_of(path)) as source:
+        return ModelFile(source.path, add_config(read_contents(source), source), source.size)
 
 
 def is_file(model: object) -> TypeGuard[ModelFile]:
-    """Whether this is a model file; a live model is not asked what it is, for its own code could answer."""
+    """True if `model` is a `ModelFile`, by its type alone: attributes of a live model could run its code."""
     return issubclass(type(model), ModelFile)
 
 
 def is_model_file(name: str) -> bool:
-    """Whether a file's name ends as those of model files do."""
+    """True if a file name ends with a known extension of model files."""
     return bool(extension_of(name))
 
 
@@ -326,24 +402,28 @@ def _file_of(path: PATHLIKE) -> str:
         if not os.path.isdir(text):
             return text
     except (TypeError, ValueError) as error:
-        raise ModelFileError(f"a {shown(type(path).__name__)} was passed ({error}): pass the path of a file") from None
-    found = next((name for name in USUAL_NAMES if os.path.isfile(os.path.join(text, name))), None)
+        raise ModelFileError(
+            f"a {printable(type(path).__name__)} was passed ({error}): pass the path of a file"
+        ) from None
+    found = next((name for name in DEFAULT_NAMES if os.path.isfile(os.path.join(text, name))), None)
     if found is None:
-        raise ModelFileError(f"the folder {shown(os.path.basename(text))!r} {_found_in(text)}")
+        raise ModelFileError(f"the folder {printable(os.path.basename(text))!r} {_folder_advice(text)}")
     return os.path.join(text, found)
 
 
-def _found_in(folder: str) -> str:
-    """The end of a sentence on a folder that has no file of a usual name."""
+def _folder_advice(folder: str) -> str:
+    """Completes the message on a folder without a model file of a default name."""
     try:
-        names = sorted(os.listdir(folder))[:MOST_LOOKED_AT]
+        names = sorted(os.listdir(folder))[:MAX_FOLDER_ENTRIES]
     except OSError as error:
-        return f"cannot be read ({shown(error.strerror or str(error))}): pass the path of a model file"
-    if any(name.endswith(SHARD) for name in names):
+        return f"cannot be read ({printable(error.strerror or str(error))}): pass the path of a model file"
+    if any(name.endswith(SHARD_EXTENSION) for name in names):
         return (
             f"has shards of torch.distributed.checkpoint, and no {METADATA}, which names what is in them: copy it, "
             "too, from where the checkpoint was saved"
         )
     models = [name for name in names if is_model_file(name)]
-    several = f"; it has {', '.join(map(shown, models[:3]))}{', …' if len(models) > 3 else ''}: pass the path of one"
-    return f"has none of {', '.join(USUAL_NAMES)}{several if models else ''}"
+    several = (
+        f"; it has {', '.join(map(printable, models[:3]))}{', …' if len(models) > 3 else ''}: pass the path of one"
+    )
+    return f"has none of {', '.join(DEFAULT_NAMES)}{several if models else ''}"

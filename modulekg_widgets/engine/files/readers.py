@@ -1,4 +1,16 @@
-"""The readers of model files by extension: which of them a file is given to, and what becomes of its failures."""
+"""Registry of model file readers: selection by extension or magic bytes, and uniform errors.
+
+For new formats: a reader is a function from `FileSource` (size, `read(offset, length)`, files beside it) to
+`FileContents`, registered by `@mk.file_reader`. `read_contents` picks the reader by the longest known extension; if
+the magic bytes do not match, by those. It turns every exception that malformed bytes cause into `ModelFileError`, and
+recognises files that are no models: Git LFS pointers, HTML error pages, tar and other compressed files, unfinished
+downloads. A reader must not run or import anything from the file, and must check sizes before it allocates memory.
+
+    @mk.file_reader(".names")
+    def names(source):
+        ...
+        return FileContents("names", tensors)
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,13 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, ModuleKGError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    MissingReaderError,
+    ModelFileError,
+    ModuleKGError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import FileSource
 from modulekg_widgets.engine.registry import Registry
@@ -16,13 +34,13 @@ Reader = Callable[[FileSource], FileContents]
 READERS: Registry[Reader] = Registry("reader of files")
 _MAGIC: dict[str, tuple[bytes, ...]] = {}  # by extension: what such a file begins with
 
-LARGEST = 1 << 60  # elements of a tensor
-LONGEST_NAME = 10_000  # characters
-FIRST = 64  # bytes that tell what a file is
+MAX_ELEMENTS = 1 << 60  # elements of a tensor
+MAX_NAME = 10_000  # characters
+MAGIC_BYTES = 64  # bytes that tell what a file is
 _PAGE = "a web page and not a model: download it again, signed in if need be"
 _UNPACK = "unpack it, and open the file that is in it"
 # what stands in the place of a model after a download that went wrong, by what it begins with, in small letters
-NO_MODELS = {
+DOWNLOAD_ERRORS = {
     b"version https://git-lfs": "a pointer of Git LFS and not the file itself: run git lfs pull in its folder",
     b"<!doctype": _PAGE,
     b"<html": _PAGE,
@@ -30,24 +48,24 @@ NO_MODELS = {
     b"<body": _PAGE,
 }
 # what files begin with that are no models, where no reader of ours can read them
-NO_MODELS_EITHER = {
+FOREIGN_FORMATS = {
     b"<?xml": "a text in XML and not a model, as servers send errors: download it again, signed in if need be",
     b"<!--": _PAGE,
-    b"\0" * FIRST: "empty at its beginning: its download has not been finished, so download it again",
+    b"\0" * MAGIC_BYTES: "empty at its beginning: its download has not been finished, so download it again",
     b"\x1f\x8b\x08": f"compressed by gzip: {_UNPACK}",
     b"BZh": f"compressed by bzip2: {_UNPACK}",
     b"\xfd7zXZ\0": f"compressed by xz: {_UNPACK}",
     b"\x28\xb5\x2f\xfd": f"compressed by zstd: {_UNPACK}",
 }
-LARGEST_TEXT, WORDS = 4_096, 2  # bytes and least words of a text that stands in the place of a model
-TEXTS = (".json",)  # of extensions
-TAR, TAR_PLACE = b"ustar", 257
-UNFINISHED = (".incomplete", ".part", ".partial", ".crdownload", ".download", ".aria2")  # of names
+MAX_ERROR_TEXT_BYTES, MIN_WORDS = 4_096, 2  # bytes and least words of a text that stands in the place of a model
+TEXT_EXTENSIONS = (".json",)  # of extensions
+TAR_MAGIC, TAR_MAGIC_OFFSET = b"ustar", 257
+PARTIAL_DOWNLOAD_EXTENSIONS = (".incomplete", ".part", ".partial", ".crdownload", ".download", ".aria2")  # of names
 # what bytes that are not what they should be make of Python's own parsers
 MALFORMED = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RuntimeError, EOFError, StopIteration,
 )  # fmt: skip
-ALSO_MALFORMED = (struct.error, OSError, MemoryError, NotImplementedError)
+MALFORMED_BEYOND_VALUES = (struct.error, OSError, MemoryError, NotImplementedError)
 
 
 def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Callable[[Reader], Reader]:
@@ -93,41 +111,45 @@ def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Call
     return decorate
 
 
-def read(source: FileSource) -> FileContents:
-    """What the reader of a file tells of it; raises `ModelFileError`, whatever the bytes."""
-    start = source.read(0, min(FIRST, source.size))
+def read_contents(source: FileSource) -> FileContents:
+    """Returns the contents of a file from its reader; raises `ModelFileError` for any invalid bytes."""
+    start = source.read(0, min(MAGIC_BYTES, source.size))
     if not start:
-        raise ModelFileError(f"{shown(source.name)} is empty: make it or copy it again")
-    if what := _told_by(NO_MODELS, start):
-        raise ModelFileError(f"{shown(source.name)} is {what}")
+        raise ModelFileError(f"{printable(source.name)} is empty: make it or copy it again")
+    if what := _description_of(DOWNLOAD_ERRORS, start):
+        raise ModelFileError(f"{printable(source.name)} is {what}")
     try:
         return _checked(_reader_of(source, start)(source))
     except MissingReaderError:
         raise
     except ModelFileError as error:
-        if what := _instead_of_a_model(source, start):
-            raise ModelFileError(f"{shown(source.name)} is {what}") from error
+        if what := _foreign_description(source, start):
+            raise ModelFileError(f"{printable(source.name)} is {what}") from error
         raise
     except ModuleKGError:
         raise
-    except (*MALFORMED, *ALSO_MALFORMED) as error:
-        if what := _instead_of_a_model(source, start):
-            raise ModelFileError(f"{shown(source.name)} is {what}") from error
-        reason = shown(str(error), 300) or type(error).__name__
-        raise ModelFileError(f"{shown(source.name)} is malformed: {reason}") from error
+    except (*MALFORMED, *MALFORMED_BEYOND_VALUES) as error:
+        if what := _foreign_description(source, start):
+            raise ModelFileError(f"{printable(source.name)} is {what}") from error
+        reason = printable(str(error), 300) or type(error).__name__
+        raise ModelFileError(f"{printable(source.name)} is malformed: {reason}") from error
 
 
 def _checked(contents: FileContents) -> FileContents:
-    """Raise `ModelFileError` where two tensors or operators have one name, or a size is none."""
+    """Raise `ModelFileError` for duplicate names of tensors or operators, and for impossible sizes."""
     tensors = {each.name for each in contents.tensors}
     if len(tensors) != len(contents.tensors):
         again = next(name for name, count in Counter(each.name for each in contents.tensors).items() if count > 1)
-        raise ModelFileError(f"the tensor {shown(again)!r} stands in it twice: it is forged, or was written by mistake")
+        raise ModelFileError(
+            f"the tensor {printable(again)!r} stands in it twice: it is forged, or was written by mistake"
+        )
     for each in contents.tensors:
-        if len(each.name) > LONGEST_NAME:
-            raise ModelFileError(f"the name of a tensor, {shown(each.name)}, has {len(each.name):,} characters")
+        if len(each.name) > MAX_NAME:
+            raise ModelFileError(f"the name of a tensor, {printable(each.name)}, has {len(each.name):,} characters")
         if not 0 <= each.nbytes < 1 << 63 or not _is_shape(each.shape):
-            raise ModelFileError(f"{shown(each.name)} has the shape {shown(str(list(each.shape)))}: it is forged")
+            raise ModelFileError(
+                f"{printable(each.name)} has the shape {printable(str(list(each.shape)))}: it is forged"
+            )
     operators = contents.graph.operators if contents.graph is not None else ()
     if len({each.name for each in operators}) != len(operators):
         raise ModelFileError("two of its operators have one name: the reader has to tell them apart")
@@ -135,14 +157,14 @@ def _checked(contents: FileContents) -> FileContents:
 
 
 def _is_shape(shape: tuple[int, ...]) -> bool:
-    """Whether torch could have such a tensor: its strides are numbers of 64 bits, also where it is empty."""
+    """True if torch could have such a tensor: strides fit in 64 bits, also if it is empty."""
     if not all(type(size) is int and size >= 0 for size in shape):
         return False
-    return math.prod(max(size, 1) for size in shape) < LARGEST
+    return math.prod(max(size, 1) for size in shape) < MAX_ELEMENTS
 
 
 def extension_of(name: str) -> str:
-    """The longest known extension that a file's name has, as it is written there; "" for none."""
+    """Returns the longest known extension of a file name, as it is spelled there; "" if none."""
     lower = name.lower()
     length = max((len(extension) for extension in READERS if lower.endswith(extension)), default=0)
     return name[len(name) - length :]
@@ -158,46 +180,49 @@ def _reader_of(source: FileSource, start: bytes) -> Reader:
             return READERS[extension]
     if named is not None:
         raise ModelFileError(
-            f"{shown(source.name)} begins with {start[:8]!r}, and no {named} file does: its name or its bytes are wrong"
+            f"{printable(source.name)} begins with {start[:8]!r}, and no {named} file does: its name or its bytes "
+            "are wrong"
         )
     raise ModelFileError(
-        f"{shown(source.name)} is of no format that is known: {nearest(name[name.find('.') :], READERS)}; "
+        f"{printable(source.name)} is of no format that is known: "
+        f"{closest_match_hint(name[name.find('.') :], READERS)}; "
         "@mk.file_reader adds one"
     )
 
 
-def _told_by(known: Mapping[bytes, str], start: bytes) -> str:
-    """A file in words by its beginning, whatever spaces stand before it; "" where that tells nothing."""
+def _description_of(known: Mapping[bytes, str], start: bytes) -> str:
+    """Returns the description of a file by its first bytes, after white space; "" if unknown."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     return next((what for begin, what in known.items() if text.startswith(begin) or start.startswith(begin)), "")
 
 
-def _instead_of_a_model(source: FileSource, start: bytes) -> str:
-    """A file in words that no reader of ours can read, and the advice; "" where nothing is told of it."""
+def _foreign_description(source: FileSource, start: bytes) -> str:
+    """Describes a file that no built-in reader reads, with advice; "" if it is not recognised."""
     named = extension_of(source.name).lower()
     is_ours = not named or getattr(READERS[named], "__module__", "").startswith(f"{__name__.partition('.')[0]}.")
-    if not is_ours or named.endswith(TEXTS):
+    if not is_ours or named.endswith(TEXT_EXTENSIONS):
         return ""
-    if source.size > TAR_PLACE + len(TAR) and source.read(TAR_PLACE, len(TAR)) == TAR:
+    if source.size > TAR_MAGIC_OFFSET + len(TAR_MAGIC) and source.read(TAR_MAGIC_OFFSET, len(TAR_MAGIC)) == TAR_MAGIC:
         return f"an archive of tar: {_UNPACK}"
-    if source.name.lower().endswith(UNFINISHED):
+    if source.name.lower().endswith(PARTIAL_DOWNLOAD_EXTENSIONS):
         return "a download that has not been finished: download it again"
-    if what := _told_by(NO_MODELS_EITHER, start):
+    if what := _description_of(FOREIGN_FORMATS, start):
         return what
     text = _text_of(source)
     errors = (
-        f"a text and not a model, as servers send errors ({shown(repr(text))}): download it again, signed in if need be"
+        f"a text and not a model, as servers send errors ({printable(repr(text))}): download it again, signed "
+        "in if need be"
     )
     return errors if text else ""
 
 
 def _text_of(source: FileSource) -> str:
-    """The text that a small file is, in letters and spaces; "" for any other."""
-    if source.size > LARGEST_TEXT:
+    """Returns the text of a small file that reads like a message; "" for any other."""
+    if source.size > MAX_ERROR_TEXT_BYTES:
         return ""
     try:
         text = source.read().decode().strip()
     except UnicodeDecodeError:
         return ""
     is_text = " ".join(text.split()).isprintable()
-    return text if is_text and (text.startswith(("<", "{")) or text.count(" ") >= WORDS - 1) else ""
+    return text if is_text and (text.startswith(("<", "{")) or text.count(" ") >= MIN_WORDS - 1) else ""

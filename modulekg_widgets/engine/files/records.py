@@ -1,16 +1,25 @@
-"""What every reader makes of a file: plain records, which name what is in it and hold none of its code or weights."""
+"""Records of a model file: tensors, modules, operators and metadata as plain values.
+
+For readers, which produce them, and for everything that shows, compares or searches files. `FileContents` is the root:
+`tensors` with name, shape, dtype and location, `modules` with path and class, `graph` with operators in execution
+order, `metadata` and `warnings`. Records hold no code and no weights, are frozen, and refer to each other by name
+alone. Names of modules and operators may be incomplete: a format that stores tensors only has neither, and modules are
+then derived from the names of tensors (`tensor_owners.py`, `skeleton.py`).
+
+    FileContents("names", (TensorRecord("weight", (4, 2), "float32", 32),))
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Plain = str | int | float | bool | None
+PlainValue = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPart:
-    """Bytes of a file that have numbers of a tensor in another form; `file` is "" for that of the record.
+    """Bytes that encode the numbers of a tensor; `file` is "" for the file of the record.
 
     `offsets` and `sizes` are the place of these numbers in a tensor that is stored in several parts; None for one that
     is not.
@@ -24,8 +33,8 @@ class EncodedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """How the numbers of a tensor are stored that do not stand in the file as torch has them, and where.
+class EncodedValues:
+    """Encoding and location of a tensor whose numbers are not stored as torch has them in memory.
 
     `form` is "protobuf" (a message of ONNX with numbers of several bytes each), "big-endian", or "torch.save".
     """
@@ -54,19 +63,19 @@ class TensorRecord:
     file: str = ""
     strides: tuple[int, ...] | None = None
     role: str | None = None
-    encoded: Encoded | None = None
+    encoded: EncodedValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ModulePart:
-    """A module that a file names: its dotted path ("" is the root's) and its class, as "torch.nn.modules.conv.Conv2d".
+class FileModuleRecord:
+    """A module that a file names: dotted path ("" for the root) and class, as "torch.nn.modules.conv.Conv2d".
 
     `class_name` is "" where the format does not tell it; `settings` are attributes such as `in_channels`.
     """
 
     path: str
     class_name: str = ""
-    settings: Mapping[str, Plain] = field(default_factory=dict)
+    settings: Mapping[str, PlainValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +91,13 @@ class OperatorRecord:
     module: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    attributes: Mapping[str, Plain] = field(default_factory=dict)
+    attributes: Mapping[str, PlainValue] = field(default_factory=dict)
     source: str = ""  # file and line that it comes from
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRecord:
-    """The shape of a value, with texts for sizes that are not fixed, and its dtype; None and "" where unknown."""
+    """Shape and dtype of a value; dynamic sizes are strings, None and "" stand for unknown."""
 
     shape: tuple[int | str, ...] | None = None
     dtype: str = ""
@@ -96,7 +105,7 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True)
 class OperatorGraph:
-    """The operators of a file, the names of its inputs and outputs, and what is known of the values between."""
+    """The operators of a file, the names of its inputs and outputs, and the known values between."""
 
     operators: tuple[OperatorRecord, ...]
     inputs: tuple[str, ...]
@@ -106,7 +115,7 @@ class OperatorGraph:
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """All that a reader tells of a file.
+    """The result of a reader.
 
     `modules` need not be complete: the names of tensors and operators tell of more. `classes` are those that the file
     names and that would be imported by whoever loads it; `warnings` say what a user should know before he does.
@@ -115,8 +124,8 @@ class FileContents:
     format: str
     tensors: tuple[TensorRecord, ...]
     title: str = ""
-    metadata: Mapping[str, Plain] = field(default_factory=dict)
-    modules: tuple[ModulePart, ...] = ()
+    metadata: Mapping[str, PlainValue] = field(default_factory=dict)
+    modules: tuple[FileModuleRecord, ...] = ()
     graph: OperatorGraph | None = None
     classes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The modules of a file as modules of torch without code or values, so that all that looks at a model looks at a file.
+"""Skeleton of a file: its modules as nn.Modules on the meta device, without code and values.
 
 Classes are made here under the names that the file has for them, and share nothing else with those.
 """
@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.kinds import is_buffer, kind_of
-from modulekg_widgets.engine.files.owners import Owned, owners
-from modulekg_widgets.engine.files.records import FileContents, ModulePart, TensorRecord
-from modulekg_widgets.engine.files.torch_dtypes import torch_dtype
-from modulekg_widgets.engine.identity.skeleton_source import BYTES_WHERE_IT_LIES, Untold
+from modulekg_widgets.engine.files.memory_mapping import torch_dtype
+from modulekg_widgets.engine.files.records import FileContents, FileModuleRecord, TensorRecord
+from modulekg_widgets.engine.files.tensor_owners import OwnedTensor, is_buffer, module_kind, tensor_owners
+from modulekg_widgets.engine.identity.skeleton_source import STORED_BYTES, Untold
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -29,45 +28,45 @@ from modulekg_widgets.engine.torch_runtime.private import (
     parameters_of,
 )
 
-DEEPEST = 200  # segments of a path; what is deeper stands in one name
-MOST_MODULES = 200_000
-MOST_CLASSES = 2_000  # of different names; what comes after them is shown without
-BLANK = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
+MAX_DEPTH = 200  # segments of a path; what is deeper stands in one name
+MAX_MODULES = 200_000
+MAX_CLASSES = 2_000  # of different names; what comes after them is shown without
+EMPTY_MODULE_STATE = vars(nn.Module())  # what every module has: nobody adds a hook to what cannot be called
 REGISTRIES = frozenset({PARAMETERS, BUFFERS, MODULES})
-NAMELESS = "model"
-NO_DTYPE = torch.uint8  # for what torch has no dtype for
+DEFAULT_TITLE = "model"
+FALLBACK_DTYPE = torch.uint8  # for what torch has no dtype for
 
 
 class FileModule(nn.Module):
-    """A module of a file: a class name, settings, children and the shapes of tensors, and nothing to call."""
+    """A module of a file: class name, settings, children and tensor shapes; it cannot be called."""
 
 
 class UntoldModule(FileModule, Untold):
-    """A module of a file that does not tell its class."""
+    """A module of a file whose class is unknown."""
 
 
 @dataclass(slots=True)
-class ModulePlace:
-    """A module in the making."""
+class SkeletonNode:
+    """A node of the module tree, before its module is made."""
 
-    part: ModulePart | None = None
+    part: FileModuleRecord | None = None
     own: dict[str, TensorRecord] = field(default_factory=dict)
-    children: dict[str, ModulePlace] = field(default_factory=dict)
+    children: dict[str, SkeletonNode] = field(default_factory=dict)
     operators: dict[str, None] = field(default_factory=dict)  # distinct ones that run in it, in the order of the file
 
 
 def skeleton(
-    contents: FileContents, title: str, owned: Iterable[Owned] | None = None, counts_as: str = NAMELESS
+    contents: FileContents, title: str, owned: Iterable[OwnedTensor] | None = None, counts_as: str = DEFAULT_TITLE
 ) -> nn.Module:
-    """The modules of a file; `title` is the name of the root's class, where the file does not tell it.
+    """Returns the root module; `title` names its class if the file does not.
 
     `owned` are its tensors by their modules, where they are not those of `owners`. As a structure the root of such a
     file is `counts_as`, whatever the title; if that is "", what any other module with its tensors would be.
     Raises `ModelFileError` for more modules, or a larger tensor, than any model has.
     """
-    root = _places(contents, owners(contents) if owned is None else owned)
+    root = _module_tree(contents, tensor_owners(contents) if owned is None else owned)
     _in_natural_order(root)
-    made = _Maker(contents.tensors)
+    made = _ModuleBuilder(contents.tensors)
     top = made.module(root, title, counts_as)
     waiting = [(root, top)]
     while waiting:
@@ -80,19 +79,19 @@ def skeleton(
     return top
 
 
-def _places(contents: FileContents, owned: Iterable[Owned]) -> ModulePlace:
-    root, count = ModulePlace(), 0
+def _module_tree(contents: FileContents, owned: Iterable[OwnedTensor]) -> SkeletonNode:
+    root, count = SkeletonNode(), 0
 
-    def at(path: str) -> ModulePlace:
+    def at(path: str) -> SkeletonNode:
         nonlocal count
         place = root
-        for segment in path.split(".", DEEPEST):
+        for segment in path.split(".", MAX_DEPTH):
             found = place.children.get(segment)
             if found is None:
                 count += 1
-                if count > MOST_MODULES:
-                    raise ModelFileError(f"the file names more than {MOST_MODULES:,} modules: no model has as many")
-                found = place.children[segment] = ModulePlace()
+                if count > MAX_MODULES:
+                    raise ModelFileError(f"the file names more than {MAX_MODULES:,} modules: no model has as many")
+                found = place.children[segment] = SkeletonNode()
             place = found
         return place
 
@@ -110,15 +109,15 @@ def _kinds_of_operators(contents: FileContents) -> Iterable[tuple[str, str]]:
     return dict.fromkeys((o.module, o.op) for o in contents.graph.operators) if contents.graph is not None else ()
 
 
-def _in_natural_order(root: ModulePlace) -> None:
-    """Sort siblings that are numbered: a file may have them as texts, 10 before 2."""
+def _in_natural_order(root: SkeletonNode) -> None:
+    """Sort numbered siblings numerically: a file may have 10 before 2."""
     for place in _all(root):
         names = list(place.children)
         if len(names) > 1 and all(name.isdecimal() and name.isascii() and len(name) < 10 for name in names):
             place.children = {name: place.children[name] for name in sorted(names, key=int)}
 
 
-def _all(root: ModulePlace) -> Iterator[ModulePlace]:
+def _all(root: SkeletonNode) -> Iterator[SkeletonNode]:
     waiting = [root]
     while waiting:
         place = waiting.pop()
@@ -126,31 +125,31 @@ def _all(root: ModulePlace) -> Iterator[ModulePlace]:
         waiting.extend(place.children.values())
 
 
-class _Maker:
-    """Makes modules; a tensor that stands under several names is one, as it is in the model."""
+class _ModuleBuilder:
+    """Builds modules; tensors with the same location are one object, as tied parameters are."""
 
     def __init__(self, records: Iterable[TensorRecord]) -> None:
         self._names: set[str] = set()
         met: set[tuple[str, int | None]] = set()
-        self._again = {place for place in map(_bytes_at, records) if place in met or met.add(place)}
+        self._again = {place for place in map(_storage_key, records) if place in met or met.add(place)}
         self._tied: dict[tuple, nn.Parameter] = {}
 
-    def module(self, place: ModulePlace, title: str | None = None, counts_as: str = NAMELESS) -> nn.Module:
+    def module(self, place: SkeletonNode, title: str | None = None, counts_as: str = DEFAULT_TITLE) -> nn.Module:
         part = place.part
         name = part.class_name if part is not None else ""
-        if name and (name in self._names or len(self._names) < MOST_CLASSES):
+        if name and (name in self._names or len(self._names) < MAX_CLASSES):
             self._names.add(name)
-            made = _new(class_of(name))
+            made = _new_module(module_class(name))
         elif title is not None:
-            made = _new(untold_class(title, counts_as or kind_of(place.own)))
+            made = _new_module(unknown_class(title, counts_as or module_kind(place.own)))
         else:
-            made = _new(untold_class(self._kind(place)))
+            made = _new_module(unknown_class(self._kind(place)))
         settings = dict(part.settings) if part is not None else {}
         dtypes = {record.dtype for record in place.own.values()}
         if dtypes:
             settings.setdefault("dtype", dtypes.pop() if len(dtypes) == 1 else ", ".join(sorted(dtypes)))
         for key, value in settings.items():
-            if key not in BLANK:
+            if key not in EMPTY_MODULE_STATE:
                 object.__setattr__(made, key, value)
         for name, record in place.own.items():
             registry = buffers_of(made) if is_buffer(name, record) else parameters_of(made)
@@ -158,65 +157,65 @@ class _Maker:
         place.own.clear()
         return made
 
-    def _kind(self, place: ModulePlace) -> str:
-        kind = kind_of(place.own, () if place.children else place.operators)
-        if kind in self._names or len(self._names) < MOST_CLASSES:
+    def _kind(self, place: SkeletonNode) -> str:
+        kind = module_kind(place.own, () if place.children else place.operators)
+        if kind in self._names or len(self._names) < MAX_CLASSES:
             self._names.add(kind)
             return kind
-        return kind_of(place.own)
+        return module_kind(place.own)
 
     def _tensor(self, record: TensorRecord) -> Any:
-        if record.offset is None or not record.nbytes or _bytes_at(record) not in self._again:
-            return _meta(record)
+        if record.offset is None or not record.nbytes or _storage_key(record) not in self._again:
+            return _meta_parameter(record)
         key = (record.file, record.offset, record.shape, record.strides, record.dtype)
         if key not in self._tied:
-            self._tied[key] = _meta(record)
+            self._tied[key] = _meta_parameter(record)
         return self._tied[key]
 
 
-def _bytes_at(record: TensorRecord) -> tuple[str, int | None]:
+def _storage_key(record: TensorRecord) -> tuple[str, int | None]:
     return record.file, record.offset
 
 
-def _new(cls: type[nn.Module]) -> nn.Module:
-    """A module as its constructor makes it, in half the time and memory: what stays empty in all is there once."""
+def _new_module(cls: type[nn.Module]) -> nn.Module:
+    """Returns an empty module, twice as fast as its constructor; empty registries are shared."""
     made = cls.__new__(cls)
-    for name, value in BLANK.items():
+    for name, value in EMPTY_MODULE_STATE.items():
         object.__setattr__(made, name, {} if name in REGISTRIES else value)
     return made
 
 
-def _meta(record: TensorRecord) -> nn.Parameter:
+def _meta_parameter(record: TensorRecord) -> nn.Parameter:
     elements = math.prod(record.shape)
-    dtype = torch_dtype(record.dtype) or NO_DTYPE
+    dtype = torch_dtype(record.dtype) or FALLBACK_DTYPE
     made = nn.Parameter(_empty(record.shape, dtype), requires_grad=False)
     if record.nbytes != elements * dtype.itemsize:
-        setattr(made, BYTES_WHERE_IT_LIES, record.nbytes)
+        setattr(made, STORED_BYTES, record.nbytes)
     return made
 
 
 @lru_cache(maxsize=10_000)
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """One for all tensors of a shape: it has no values that they could share."""
+    """A meta tensor, one for all of a shape and dtype."""
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
 @lru_cache(maxsize=4_096)
-def class_of(name: str) -> type[nn.Module]:
-    """A class of this dotted name: of a module of its own, and of nothing that the name might lead to."""
+def module_class(name: str) -> type[nn.Module]:
+    """Returns a new class of this dotted name, unrelated to the importable one."""
     module, _, last = name.rpartition(".")
-    return _made(last, FileModule, module)
+    return _new_class(last, FileModule, module)
 
 
 @lru_cache(maxsize=4_096)
-def untold_class(name: str, counts_as: str = "") -> type[nn.Module]:
-    """A class for modules of which none is told, called by a kind in words; or by a title that counts as something."""
-    made = _made(name, UntoldModule, "")
+def unknown_class(name: str, counts_as: str = "") -> type[nn.Module]:
+    """Returns a class named after a kind of module; with `counts_as` its identity is that of the kind."""
+    made = _new_class(name, UntoldModule, "")
     if counts_as:  # the name of a file says nothing of the structure
         made.__qualname__ = counts_as
     return made
 
 
-def _made(name: str, base: type[nn.Module], module: str) -> type[nn.Module]:
+def _new_class(name: str, base: type[nn.Module], module: str) -> type[nn.Module]:
     name, module = (text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") for text in (name, module))
     return type(name, (base,), {"__module__": module or base.__module__})

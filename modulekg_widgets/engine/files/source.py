@@ -1,4 +1,4 @@
-"""A file that may be forged, open to be read in parts: ordinary files alone, and no byte beyond its end."""
+"""Sources of readers: regular files that may be forged, with bounded reads and safe access to sibling files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from modulekg_widgets.engine.errors import ModelFileError, shown
-from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
+from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
 
-LARGEST_READ = 256 << 20  # bytes of one read; what is larger is mapped into memory
-COMPARED = 16 << 20  # bytes of a part of two files that are compared
-MOST_FOLDERS = 16  # within each other, below the folder of the file
-LONGEST_PATH = 1_000  # characters of a name in a file
+MAX_READ_BYTES = 256 << 20  # bytes of one read; what is larger is mapped into memory
+COMPARE_CHUNK_BYTES = 16 << 20  # bytes of a part of two files that are compared
+MAX_FOLDERS = 16  # within each other, below the folder of the file
+MAX_PATH = 1_000  # characters of a name in a file
 
 
 class FileSource:
-    """An open file and its size; the other files of a model are read beside it, from the same folder.
+    """An open file with its size; other files of the model are opened from the same folder.
 
     `path` is that of the file, `name` its last part; of a file beside another one its path from there.
     """
@@ -32,32 +32,32 @@ class FileSource:
         wanted = self.size - offset if length is None else length
         if offset < 0 or not 0 <= wanted <= self.size - offset:
             raise ModelFileError(
-                f"{shown(self.name)} has {self.size:,} bytes, and should have {wanted:,} more after {offset:,}: "
+                f"{printable(self.name)} has {self.size:,} bytes, and should have {wanted:,} more after {offset:,}: "
                 "it is cut off or forged, download or copy it again"
             )
-        if wanted > LARGEST_READ:
-            raise ModelFileError(f"{shown(self.name)} would be read {wanted:,} bytes at a time: it is forged")
+        if wanted > MAX_READ_BYTES:
+            raise ModelFileError(f"{printable(self.name)} would be read {wanted:,} bytes at a time: it is forged")
         self.file.seek(offset)
         content = self.file.read(wanted)
         if len(content) != wanted:
-            raise ModelFileError(f"{shown(self.name)} became shorter while it was read: open it again")
+            raise ModelFileError(f"{printable(self.name)} became shorter while it was read: open it again")
         return content
 
     def equals(self, other: FileSource) -> bool:
-        """True for the same file, and for one with the same bytes, which are read a part at a time."""
+        """True for the same file or one with equal bytes, compared in chunks."""
         if os.path.samestat(os.fstat(self.file.fileno()), os.fstat(other.file.fileno())):
             return True
         if self.size != other.size:
             return False
-        parts = range(0, self.size, COMPARED)
-        lengths = (min(COMPARED, self.size - start) for start in parts)
+        parts = range(0, self.size, COMPARE_CHUNK_BYTES)
+        lengths = (min(COMPARE_CHUNK_BYTES, self.size - start) for start in parts)
         return all(
             self.read(start, length) == other.read(start, length) for start, length in zip(parts, lengths, strict=True)
         )
 
     @contextmanager
     def beside(self, name: str) -> Iterator[FileSource]:
-        """A file of the same folder or of one below it, by its path from there with "/".
+        """Open a file of the same folder or below, by its relative path with "/".
 
         Raises `ModelFileError` for a path that leads elsewhere, and for a link on it; but in a snapshot of the
         Hugging Face hub's cache, where all files are links, one to a blob of the same model is followed.
@@ -66,14 +66,15 @@ class FileSource:
             yield source
 
     def has_beside(self, name: str) -> bool:
-        """Whether there is something at a path that `beside` takes."""
-        return is_plain_path(name) and os.path.lexists(self._joined(name))
+        """True if a path that `beside` accepts exists."""
+        return is_safe_path(name) and os.path.lexists(self._joined(name))
 
     def path_beside(self, name: str) -> str:
-        """Where a file beside this one lies; raises `ModelFileError` as `beside` does, and not where there is none."""
-        if not is_plain_path(name):
+        """Returns the path of a file beside this one; raises `ModelFileError` for an unsafe path or a link."""
+        if not is_safe_path(name):
             raise ModelFileError(
-                f"{shown(self.name)} names {shown(repr(name))}, which is no file of its folder: it may lead anywhere, "
+                f"{printable(self.name)} names {printable(repr(name))}, which is no file of its folder: it may lead "
+                "anywhere, "
                 "so it is not opened"
             )
         path = os.path.dirname(self.path)
@@ -84,11 +85,12 @@ class FileSource:
         return path
 
     def _blob(self, name: str, link: str) -> str:
-        """Where the link of a snapshot leads to; raises `ModelFileError` for every other link."""
+        """Returns the target of a link in a Hugging Face snapshot; raises `ModelFileError` for other links."""
         target = os.path.realpath(self._joined(name))
         if os.path.dirname(target) not in _blobs(os.path.dirname(self.path)):
             raise ModelFileError(
-                f"{shown(self.name)} names {shown('/'.join(_parts(name)))}, where {shown(link)} is a link, which may "
+                f"{printable(self.name)} names {printable('/'.join(_parts(name)))}, where {printable(link)} is a "
+                "link, which may "
                 "lead out of the folder: put the file itself there (of links, only those of the Hugging Face hub's "
                 "cache are followed, from a snapshot to its blobs)"
             )
@@ -99,44 +101,45 @@ class FileSource:
 
 
 class FilePart(FileSource):
-    """A part of an open file, to be read as if it were one."""
+    """A part of an open file, with the interface of a file."""
 
     def __init__(self, whole: FileSource, start: int, size: int) -> None:
         super().__init__(whole.file, whole.path, whole.name)
         if start < 0 or not 0 <= size <= whole.size - start:
             raise ModelFileError(
-                f"{shown(whole.name)} has {whole.size:,} bytes, and should have {size:,} more after {start:,}: it is "
+                f"{printable(whole.name)} has {whole.size:,} bytes, and should have {size:,} more after {start:,}: "
+                "it is "
                 "cut off or forged, download or copy it again"
             )
         self._start, self.size = start, size
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """As of a whole file."""
+        """As `FileSource.read`."""
         wanted = self.size - offset if length is None else length
         if offset < 0 or not 0 <= wanted <= self.size - offset:
-            raise ModelFileError(f"{shown(self.name)} has a part of {self.size:,} bytes that is cut off or forged")
+            raise ModelFileError(f"{printable(self.name)} has a part of {self.size:,} bytes that is cut off or forged")
         whole = FileSource(self.file, self.path, self.name)
         return whole.read(self._start + offset, wanted)
 
 
-def is_plain_path(name: str) -> bool:
-    """Whether a name stands for a file in the same folder or in one below it, on every system."""
+def is_safe_path(name: str) -> bool:
+    """True if a name is a relative path to this folder or below, on every operating system."""
     parts = _parts(name)
     return (
-        len(name) <= LONGEST_PATH
-        and 0 < len(parts) <= MOST_FOLDERS
+        len(name) <= MAX_PATH
+        and 0 < len(parts) <= MAX_FOLDERS
         and all(part not in ("", ".", "..") for part in parts)
         and not any(letter in name for letter in ("\\", "\0", ":"))
     )
 
 
-def is_plain_name(name: str) -> bool:
-    """Whether a name stands for a file in the same folder, on every system."""
-    return is_plain_path(name) and "/" not in name
+def is_safe_name(name: str) -> bool:
+    """True if a name is a file in this folder, on every operating system."""
+    return is_safe_path(name) and "/" not in name
 
 
 def _blobs(folder: str) -> Iterator[str]:
-    """The folders of blobs that a folder's links may lead to: root/blobs of one in root/snapshots/revision."""
+    """The blob folders that links of a snapshot may lead to."""
     place, above = os.path.realpath(folder), ""
     while place != above:
         snapshots, above = os.path.dirname(place), place
@@ -147,13 +150,13 @@ def _blobs(folder: str) -> Iterator[str]:
 
 
 def _parts(name: str) -> list[str]:
-    """The folders and the file of a path; "./a" is "a"."""
+    """The components of a path, without a leading "./"."""
     return name.removeprefix("./").split("/")
 
 
 @contextmanager
-def opened(path: PATHLIKE) -> Iterator[FileSource]:
-    """An ordinary file to read, be it by a link; raises `ModelFileError` for anything else."""
+def open_source(path: PATHLIKE) -> Iterator[FileSource]:
+    """Open a regular file, also by a link; raises `ModelFileError` for anything else."""
     text = os.path.abspath(os.fsdecode(path))
     with _open(text, text, os.path.basename(text), links=True) as source:
         yield source
@@ -161,13 +164,13 @@ def opened(path: PATHLIKE) -> Iterator[FileSource]:
 
 @contextmanager
 def _open(place: str, path: str, name: str, links: bool) -> Iterator[FileSource]:
-    """The file that lies at `place`, and that `path` leads to; messages have its `name`."""
+    """Open the file at `place`; messages use `name`."""
     try:
-        handle = os.open(place, os.O_RDONLY | BINARY | NO_WAITING | (0 if links else NO_LINK))
+        handle = os.open(place, os.O_RDONLY | BINARY | NONBLOCKING | (0 if links else NO_FOLLOW))
     except (OSError, ValueError) as error:
-        reason = shown(getattr(error, "strerror", None) or str(error))
-        raise ModelFileError(f"{shown(name)} cannot be read ({reason}): pass the path of a model file") from error
+        reason = printable(getattr(error, "strerror", None) or str(error))
+        raise ModelFileError(f"{printable(name)} cannot be read ({reason}): pass the path of a model file") from error
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ModelFileError(f"{shown(name)} is no ordinary file: pass the path of a model file")
+            raise ModelFileError(f"{printable(name)} is no ordinary file: pass the path of a model file")
         yield FileSource(file, path, name)

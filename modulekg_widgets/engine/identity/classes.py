@@ -1,4 +1,4 @@
-"""Classes and instances read without their help: names, bases, slots, and where a class is written.
+"""Access to names, bases, slots and source locations of classes that runs none of their code.
 
 Nothing of a user's class runs; the place is told from its code objects, since `inspect` would parse whole files.
 """
@@ -22,7 +22,7 @@ _HEAP_TYPE = 1 << 9
 
 
 def is_heap_type(cls: type) -> bool:
-    """Whether the class was made at run time; the others are built into the interpreter or an extension."""
+    """True if the class was made at run time; others are built into the interpreter or an extension."""
     return bool(_flags(cls) & _HEAP_TYPE)
 
 
@@ -32,8 +32,8 @@ def class_names(cls: type) -> tuple[str, str]:
     return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
 
 
-def importable(module: str, qualified: str, value: Any) -> bool:
-    """Whether `value` is what its name leads to, so that the name alone identifies it."""
+def is_importable(module: str, qualified: str, value: Any) -> bool:
+    """True if importing this name gives `value`, so that the name alone identifies it."""
     if module in MAIN_MODULES or "<" in qualified:
         return False
     found: Any = sys.modules.get(module)
@@ -72,7 +72,7 @@ def instance_state(value: Any) -> dict[str, Any]:
     return state
 
 
-def source_of(cls: type) -> str | None:
+def source_location(cls: type) -> str | None:
     """File and line of the first method of `cls`, such as `torch/nn/modules/conv.py:337`; None where there is none.
 
     The file is named from its top-level package down, so that it reads the same on every machine.
@@ -83,12 +83,12 @@ def source_of(cls: type) -> str | None:
         codes = [v.__code__ for v in class_dict(base).values() if type(v) is types.FunctionType]
         if codes:
             first = min(codes, key=lambda code: code.co_firstlineno)
-            file = cell_of(first.co_filename) or _short_file(first.co_filename, class_names(base)[0])
+            file = notebook_cell(first.co_filename) or _short_file(first.co_filename, class_names(base)[0])
             return f"{file}:{first.co_firstlineno}"
     return None
 
 
-def cell_of(file: str) -> str | None:
+def notebook_cell(file: str) -> str | None:
     """The cell of a notebook that Python knows as `file`, such as `In[3]`; None for any other file.
 
     The file of a cell has a number for a name, which no reader can find; IPython has counted it.

@@ -1,16 +1,130 @@
-"""What differs between two models, by fingerprint."""
+"""Differences of two models by the fingerprints of their modules: renamed, moved, changed, removed, added."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.identity.siblings import align, are_numbered, in_order, wrapped
 from modulekg_widgets.engine.identity.walk import nominal_class
+
+# -------------------- Alignment of two lists of siblings, and detection of a wrapper around one of them
+
+
+_MAX_ALIGNED = 2_000  # siblings; beyond it the alignment (quadratic) falls back to names
+_MAX_WRAPPER_DEPTH = 6  # levels below a module that its partner's children are sought in
+
+
+def align_siblings(
+    left: Hierarchy, right: Hierarchy, ours: Sequence[int], theirs: Sequence[int]
+) -> list[tuple[int | None, int | None]]:
+    """Pairs two lists of siblings: equal structures by name or in order first, then by name and class."""
+    digests, others = left.identities.digests, right.identities.digests
+    if [digests[i] for i in ours] == [others[j] for j in theirs]:
+        return list(zip(ours, theirs, strict=True))
+    matched: dict[int, int] = {}
+
+    def match_by(key: Callable[[Hierarchy, int], object]) -> None:
+        taken = set(matched.values())
+        free: dict[object, deque[int]] = {}
+        for j in theirs:
+            if j not in taken:
+                free.setdefault(key(right, j), deque()).append(j)
+        for i in ours:
+            if i not in matched and free.get(key(left, i)):
+                matched[i] = free[key(left, i)].popleft()
+
+    def match_in_order() -> None:
+        taken = set(matched.values())
+        rest, other_rest = [i for i in ours if i not in matched], [j for j in theirs if j not in taken]
+        if len(rest) + len(other_rest) <= _MAX_ALIGNED:
+            keys = [digests[i] for i in rest], [others[j] for j in other_rest]
+            for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+                matched.update(zip(rest[start : start + size], other_rest[other : other + size], strict=True))
+
+    if have_positional_names(left, ours) and have_positional_names(right, theirs):
+        match_in_order()  # an insertion renames all that follows
+    match_by(lambda side, i: (_name(side, i), side.identities.digests[i]))
+    match_in_order()
+    match_by(lambda side, i: side.identities.digests[i])
+    match_by(lambda side, i: (_name(side, i), _class(side, i)))
+    match_by(_name)
+    match_by(_class)
+    taken = set(matched.values())
+    aligned: list[tuple[int | None, int | None]] = [(i, matched.get(i)) for i in ours]
+    return aligned + [(None, j) for j in theirs if j not in taken]
+
+
+def have_positional_names(side: Hierarchy, siblings: Sequence[int]) -> bool:
+    """True if the names are positions, as in `nn.Sequential`."""
+    return all(side.walk.names[index] == str(position) for position, index in enumerate(siblings))
+
+
+def longest_increasing_subsequence(values: list[int]) -> set[int]:
+    """Returns a longest increasing subsequence: the siblings that need not move to sort the others."""
+    tops: list[int] = []  # the smallest end of an increasing subsequence of each length
+    before: dict[int, int | None] = {}
+    for value in values:
+        position = bisect_left(tops, value)
+        before[value] = tops[position - 1] if position else None
+        tops[position : position + 1] = [value]
+    kept: set[int] = set()
+    last = tops[-1] if tops else None
+    while last is not None:
+        kept.add(last)
+        last = before[last]
+    return kept
+
+
+def find_wrapped(inner: Hierarchy, index: int, outer: Hierarchy, around: int) -> int:
+    """Returns the module at or below `around` that has the children corresponding to those of `index`.
+
+    That is the module below `around` with most children of the names and classes that those of `index` have, if more
+    than half of them are there, and more than in `around` itself.
+    """
+    sought = {
+        _name(inner, child): (_class(inner, child), inner.identities.digests[child]) for child in inner.children(index)
+    }
+
+    def found_in(place: int) -> int:
+        return sum(
+            _class(outer, child) is sought[name][0] or outer.identities.digests[child] == sought[name][1]
+            for child in outer.children(place)
+            if (name := _name(outer, child)) in sought
+        )
+
+    best, most = around, max(found_in(around), len(sought) // 2)
+    if most == len(sought):
+        return around  # all are where they were
+    for place in _descendants(outer, around):
+        if (found := found_in(place)) > most:
+            best, most = place, found
+    return best
+
+
+def _descendants(side: Hierarchy, index: int) -> Iterator[int]:
+    """The modules below one, level by level."""
+    level = side.children(index)
+    for _ in range(_MAX_WRAPPER_DEPTH):
+        yield from level
+        level = [child for place in level for child in side.children(place)]
+
+
+def _name(side: Hierarchy, index: int) -> str:
+    return side.walk.names[index]
+
+
+def _class(side: Hierarchy, index: int) -> type:
+    return nominal_class(side.walk.modules[index])
+
+
+# ----------------------------------------
+
 
 SAME, RENAMED, MOVED, CHANGED, REMOVED, ADDED = "same", "renamed", "moved", "changed", "removed", "added"
 
@@ -37,9 +151,9 @@ class HierarchyDiff:
 
     def __init__(self, left: Hierarchy, right: Hierarchy, partners: Mapping[int, int] | None = None) -> None:
         self.left, self.right = left, right
-        found = list(_pairs(left, right) if partners is None else _by_partners(left, right, partners))
+        found = list(_pairs(left, right) if partners is None else _pairs_by_partners(left, right, partners))
         found = _in_order_of_left(left, right, found)
-        self.pairs: list[Pair] = _with_moved(left, right, found) if partners is None else found
+        self.pairs: list[Pair] = _join_moved(left, right, found) if partners is None else found
         self.left_status, self.right_status = [SAME] * len(left), [SAME] * len(right)
         for pair in self.pairs:
             if pair.left is not None:
@@ -50,22 +164,22 @@ class HierarchyDiff:
 
     @property
     def structure(self) -> HierarchyDiff:
-        """Itself: what `mk.ModelGraph(…, compare=…)` shows, as that of a `FileDiff`."""
+        """Itself, so that `mk.ModelGraph(…, compare=…)` reads it like a `FileDiff`."""
         return self
 
     @property
     def identical(self) -> bool:
-        """Whether the two models have the same structure."""
+        """True if the two models have the same structure."""
         return self.left.identities.digests[0] == self.right.identities.digests[0]
 
     @property
     def differences(self) -> list[Pair]:
-        """The places that differ themselves, each once: no containers of changes, no insides of what came or went."""
-        return [pair for pair in self.pairs if self._is_place(pair)]
+        """The pairs that differ themselves, without containers of changes and parts of added or removed modules."""
+        return [pair for pair in self.pairs if self._is_difference(pair)]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of the `differences` have each status."""
+        """Number of `differences` by status."""
         found = Counter(pair.status for pair in self.differences)
         return {status: found[status] for status in (RENAMED, MOVED, CHANGED, REMOVED, ADDED) if status in found}
 
@@ -83,12 +197,12 @@ class HierarchyDiff:
         parts = ", ".join(f"{count} {status}" for status, count in counts.items())
         return f"{total} {'difference' if total == 1 else 'differences'}: {parts}"
 
-    def _is_place(self, pair: Pair) -> bool:
-        """Whether it is the top of what is new, gone or moved, or where changes end; the front end asks the same."""
+    def _is_difference(self, pair: Pair) -> bool:
+        """True for the top of an added, removed or moved subtree, or where changes end; the page does the same."""
         if pair.status == SAME:
             return False
         if pair.status == CHANGED:
-            return self._changed_itself(pair.left or 0, pair.right or 0)
+            return self._differs_itself(pair.left or 0, pair.right or 0)
         # the top of a subtree tells of all that is in it, but a wrapper only of itself
         if pair.left is not None:
             parent, status, wrappers = self.left.walk.parents[pair.left], self.left_status, self._wrappers[0]
@@ -96,8 +210,8 @@ class HierarchyDiff:
             parent, status, wrappers = self.right.walk.parents[pair.right or 0], self.right_status, self._wrappers[1]
         return parent < 0 or status[parent] != pair.status or parent in wrappers
 
-    def _changed_itself(self, left: int, right: int) -> bool:
-        """Whether the difference does not lie in the children alone."""
+    def _differs_itself(self, left: int, right: int) -> bool:
+        """True if the difference does not lie in the children alone."""
         below = [self.left_status[i] for i in self.left.children(left)]
         below += [self.right_status[j] for j in self.right.children(right)]
         classes = [class_names(nominal_class(side[i].module)) for side, i in ((self.left, left), (self.right, right))]
@@ -105,20 +219,22 @@ class HierarchyDiff:
 
     def _line(self, pair: Pair) -> str:
         mark = {RENAMED: "~", MOVED: "~", CHANGED: "!", REMOVED: "-", ADDED: "+"}[pair.status]
-        ends = [_end(side, i) for side, i in ((self.left, pair.left), (self.right, pair.right)) if i is not None]
+        ends = [
+            _describe_end(side, i) for side, i in ((self.left, pair.left), (self.right, pair.right)) if i is not None
+        ]
         return f"{mark} {pair.status:8} {' → '.join(dict.fromkeys(ends))}"
 
 
-def _end(side: Hierarchy, index: int) -> str:
+def _describe_end(side: Hierarchy, index: int) -> str:
     identity = side.identities.digests[index].hex()[:6]
-    return f"{shown(side.walk.path(index)) or '(root)'} {shown(side[index].class_name)} {identity}"
+    return f"{printable(side.walk.path(index)) or '(root)'} {printable(side[index].class_name)} {identity}"
 
 
 def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
     """The modules of both by their structure, from the roots down."""
     top, other_top = _inside_wrappers(left, 0, right, 0)
-    yield from (Pair(i, None, REMOVED) for i in range(len(left)) if i not in _inside(left, top))
-    yield from (Pair(None, j, ADDED) for j in range(len(right)) if j not in _inside(right, other_top))
+    yield from (Pair(i, None, REMOVED) for i in range(len(left)) if i not in _subtree(left, top))
+    yield from (Pair(None, j, ADDED) for j in range(len(right)) if j not in _subtree(right, other_top))
     waiting: list[tuple[int, int, bool]] = [(top, other_top, top == other_top)]
     while waiting:
         a, b, in_place = waiting.pop()
@@ -126,40 +242,44 @@ def _pairs(left: Hierarchy, right: Hierarchy) -> Iterator[Pair]:
         named = 0 in (a, b) or left.walk.names[a] == right.walk.names[b]  # the roots have no names
         yield Pair(a, b, CHANGED if not same else RENAMED if not named else SAME if in_place else MOVED)
         inner, other = _inside_wrappers(left, a, right, b)
-        yield from (Pair(i, None, REMOVED) for i in _only_around(left, a, inner))
-        yield from (Pair(None, j, ADDED) for j in _only_around(right, b, other))
+        yield from (Pair(i, None, REMOVED) for i in _wrapped_around(left, a, inner))
+        yield from (Pair(None, j, ADDED) for j in _wrapped_around(right, b, other))
         ours, theirs = left.children(inner), right.children(other)
-        aligned = align(left, right, ours, theirs)
+        aligned = align_siblings(left, right, ours, theirs)
         both = [(i, j) for i, j in aligned if i is not None and j is not None]
-        kept = set(theirs) if are_numbered(left, ours) else in_order([j for _, j in both])
+        kept = (
+            set(theirs) if have_positional_names(left, ours) else longest_increasing_subsequence([j for _, j in both])
+        )
         waiting.extend((i, j, j in kept) for i, j in both)
-        yield from (Pair(k, None, REMOVED) for i, j in aligned if i is not None and j is None for k in _inside(left, i))
-        yield from (Pair(None, k, ADDED) for i, j in aligned if j is not None and i is None for k in _inside(right, j))
+        yield from (
+            Pair(k, None, REMOVED) for i, j in aligned if i is not None and j is None for k in _subtree(left, i)
+        )
+        yield from (Pair(None, k, ADDED) for i, j in aligned if j is not None and i is None for k in _subtree(right, j))
 
 
 def _inside_wrappers(left: Hierarchy, a: int, right: Hierarchy, b: int) -> tuple[int, int]:
-    """The two, or where what corresponds to the inside of one stands deeper in the other."""
+    """Returns the two indices, one of them replaced by the module that a wrapper contains."""
     if left.identities.digests[a] == right.identities.digests[b]:
         return a, b
-    other = wrapped(left, a, right, b)
-    return (a, other) if other != b else (wrapped(right, b, left, a), b)
+    other = find_wrapped(left, a, right, b)
+    return (a, other) if other != b else (find_wrapped(right, b, left, a), b)
 
 
-def _only_around(side: Hierarchy, index: int, inner: int) -> Iterator[int]:
+def _wrapped_around(side: Hierarchy, index: int, inner: int) -> Iterator[int]:
     """The wrappers from below a module down to `inner`, and all that is in them beside it."""
     while inner != index:
         yield inner
         parent = side.walk.parents[inner]
-        yield from (k for child in side.children(parent) if child != inner for k in _inside(side, child))
+        yield from (k for child in side.children(parent) if child != inner for k in _subtree(side, child))
         inner = parent
 
 
-def _inside(side: Hierarchy, index: int) -> range:
-    return range(index, side.walk.ends[index])
+def _subtree(side: Hierarchy, index: int) -> range:
+    return range(index, side.walk.subtree_ends[index])
 
 
-def _by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int, int]) -> Iterator[Pair]:
-    """The modules of both as they have been paired; a place is a path then, and another one another name."""
+def _pairs_by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int, int]) -> Iterator[Pair]:
+    """Pairs of modules by given partners; a module is renamed if its path differs."""
     for a in range(len(left)):
         if a not in partners:
             yield Pair(a, None, REMOVED)
@@ -173,7 +293,7 @@ def _by_partners(left: Hierarchy, right: Hierarchy, partners: Mapping[int, int])
 
 
 def _in_order_of_left(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
-    """In the order of the left tree; what the right alone has comes behind all that the container around it holds."""
+    """Sorts pairs by the left tree; modules of the right alone follow the contents of their container."""
     partners = {pair.right: pair.left for pair in pairs if pair.right is not None and pair.left is not None}
 
     def place(pair: Pair) -> tuple[int, int]:
@@ -182,13 +302,13 @@ def _in_order_of_left(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> l
         around = pair.right or 0
         while around >= 0 and around not in partners:
             around = right.walk.parents[around]
-        return (left.walk.ends[partners.get(around, 0)] - 1, pair.right or 0)
+        return (left.walk.subtree_ends[partners.get(around, 0)] - 1, pair.right or 0)
 
     return sorted(pairs, key=place)
 
 
 def _wrappers(side: Hierarchy, status: Sequence[str]) -> set[int]:
-    """What came or went around modules that neither came nor went."""
+    """Returns the added or removed modules that contain modules which are neither."""
     around: set[int] = set()
     for index, one in enumerate(status):
         parent = side.walk.parents[index] if one not in (REMOVED, ADDED) else -1
@@ -198,8 +318,8 @@ def _wrappers(side: Hierarchy, status: Sequence[str]) -> set[int]:
     return {index for index in around if status[index] in (REMOVED, ADDED)}
 
 
-def _with_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
-    """Join what is gone here with what is new there where the structure is the same."""
+def _join_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pair]:
+    """Joins a removed and an added module of the same structure to a moved one."""
     added: dict[bytes, list[Pair]] = {}
     for pair in pairs:
         if pair.status == ADDED and pair.right is not None:

@@ -1,4 +1,19 @@
-"""The modules of a model as records, looked up by index or path, with what was computed of each."""
+"""Modules of a model as records, looked up by index or dotted path; the public `mk.hierarchy` and `mk.levels`.
+
+A `Hierarchy` is made by one walk over `_modules`; no code of the model runs. It is a sequence of `ModuleRecord`,
+light views with `path`, `module`, `class_name`, `parent`, `children`, `level`, `fingerprint` and `parameters`, which
+are computed when they are read (statistics.py). `fold()` gives the outline that people read, `levels()` the stages
+and blocks.
+
+A module in several slots stands once, at the first; `find` knows it under each of its paths. A `ModelFile` is taken
+in place of a model.
+
+    >>> import modulekg_widgets as mk
+    >>> from torch import nn
+    >>> modules = mk.hierarchy(nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+    >>> modules["0"].parameters
+    10
+"""
 
 from __future__ import annotations
 
@@ -8,12 +23,12 @@ from typing import TYPE_CHECKING, overload
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.figures import Figures
+from modulekg_widgets.engine.errors import UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint
-from modulekg_widgets.engine.identity.folding import Folded, fold
-from modulekg_widgets.engine.identity.levels import LEVELLINGS
+from modulekg_widgets.engine.identity.folding import FoldedHierarchy, fold
+from modulekg_widgets.engine.identity.levels import LEVEL_METHODS
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
+from modulekg_widgets.engine.identity.statistics import ModuleStatistics
 from modulekg_widgets.engine.identity.walk import class_name
 
 if TYPE_CHECKING:
@@ -74,10 +89,10 @@ class ModuleRecord:
         return self.hierarchy.sizes.params[self.index]
 
     def __repr__(self) -> str:
-        return f"<{shown(self.path) or '(root)'}: {shown(self.class_name)}>"
+        return f"<{printable(self.path) or '(root)'}: {printable(self.class_name)}>"
 
 
-class Hierarchy(Figures):
+class Hierarchy(ModuleStatistics):
     """The modules of one model in the order of `modules()`; look one up by index or by dotted path.
 
     Parameters
@@ -105,10 +120,12 @@ class Hierarchy(Figures):
         if isinstance(key, int):
             return ModuleRecord(self, range(len(self))[key])
         if not isinstance(key, str):
-            raise UnknownPathError(f"modules are looked up by path or index, got a {shown(type(key).__name__)}")
+            raise UnknownPathError(f"modules are looked up by path or index, got a {printable(type(key).__name__)}")
         index = self.find(key)
         if index is None:
-            raise UnknownPathError(f"there is no module {shown(key)!r}: {nearest(key, self.walk.near(key))}")
+            raise UnknownPathError(
+                f"there is no module {printable(key)!r}: {closest_match_hint(key, self.walk.similar_paths(key))}"
+            )
         return ModuleRecord(self, index)
 
     def __contains__(self, path: object) -> bool:
@@ -134,8 +151,8 @@ class Hierarchy(Figures):
         """
         return self.walk.find(path)
 
-    def fold(self, families: bool = True) -> Folded:
-        """What people read: runs of alike siblings become one row.
+    def fold(self, families: bool = True) -> FoldedHierarchy:
+        """Returns an outline in which runs of alike siblings are one row.
 
         Parameters
         ----------
@@ -151,7 +168,7 @@ class Hierarchy(Figures):
         return fold(self, families)
 
     def __repr__(self) -> str:
-        return f"<Hierarchy of {shown(self.root.class_name)}: {len(self)} modules>"
+        return f"<Hierarchy of {printable(self.root.class_name)}: {len(self)} modules>"
 
 
 def hierarchy(model: ModelLike) -> Hierarchy:
@@ -234,6 +251,6 @@ def levels(model: ModelLike) -> pd.DataFrame:
     columns = {
         "path": [record.path for record in found],
         "class": [record.class_name for record in found],
-        **{levelling: found.levels(levelling) for levelling in LEVELLINGS},
+        **{levelling: found.levels(levelling) for levelling in LEVEL_METHODS},
     }
     return pd.DataFrame(columns, dtype=object)  # no type for text: names may hold lone surrogates

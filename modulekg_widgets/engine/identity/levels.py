@@ -1,4 +1,4 @@
-"""Which modules of a model are stages, blocks and operations: by what repeats in it, or by depth.
+"""Levels of modules (model, stage, block, op), by repetition of structures or by depth.
 
 By repetition
 -------------
@@ -49,18 +49,18 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.classes import class_names
-from modulekg_widgets.engine.identity.tensors import own_tensors, shape_of
+from modulekg_widgets.engine.identity.tensors import direct_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import Walk, nominal_class
 from modulekg_widgets.engine.torch_runtime.private import NATIVE, PARAMETERS, TRACED
 
 LEVELS = MODEL, STAGE, BLOCK, OP = ("model", "stage", "block", "op")
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 LISTS = (nn.ModuleList, nn.ModuleDict)
-LARGE = (2, 1, 0)  # layers; the next one is tried where nothing repeats
-MOST_BESIDE = 1  # layers of a row that are in none of its blocks
-ASIDE = 8  # a run counts from this part of the layers of the largest run or module beside it
+MIN_LAYERS = (2, 1, 0)  # layers; the next one is tried where nothing repeats
+MAX_LAYERS_BESIDE = 1  # layers of a row that are in none of its blocks
+MAX_LAYER_RATIO = 8  # a run counts from this part of the layers of the largest run or module beside it
 
 
 def levels_by_depth(walk: Walk) -> list[str]:
@@ -73,27 +73,29 @@ def levels_by_depth(walk: Walk) -> list[str]:
 
 
 def levels_by_repetition(walk: Walk) -> list[str]:
-    """The level of each module of the walk, by what repeats; see the head of this file."""
+    """Returns the level of each module of the walk by repetition; the rules stand at the head of this file."""
     kinds = ModuleKinds(walk)
-    for least in LARGE:
+    for least in MIN_LAYERS:
         found = Repetition(kinds, least)
         if found.repeated.get(0):
             return found.levels()
-    return _without_runs(kinds)
+    return _levels_without_repetition(kinds)
 
 
-LEVELLINGS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
+LEVEL_METHODS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
 
 
-def checked_levelling(levels: str) -> str:
+def checked_level_method(levels: str) -> str:
     """`levels`, if it is "repetition" or "depth"; raises `UnknownNameError`."""
-    if not isinstance(levels, str) or levels not in LEVELLINGS:
-        raise UnknownNameError(f"there are no levels by {shown(str(levels))!r}: {nearest(str(levels), LEVELLINGS)}")
+    if not isinstance(levels, str) or levels not in LEVEL_METHODS:
+        raise UnknownNameError(
+            f"there are no levels by {printable(str(levels))!r}: {closest_match_hint(str(levels), LEVEL_METHODS)}"
+        )
     return levels
 
 
 class ModuleKinds:
-    """What a module is for the question which are alike: the number of its kind, and the layers in and below it."""
+    """Kind number of each module (equal for alike ones) and number of layers in and below it."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
@@ -121,7 +123,7 @@ class ModuleKinds:
         return self.walk.children.get(index, ())
 
     def large_children(self, index: int, least: int) -> list[int]:
-        """Those with children, whose kind has at least so many layers."""
+        """Returns the children that have children and whose kind has at least `least` layers."""
         children, kinds, most = self.walk.children, self.kinds, self.most_layers
         return [child for child in self.children(index) if children.get(child) and most[kinds[child]] >= least]
 
@@ -139,7 +141,7 @@ class ModuleKinds:
 
 
 class Repetition:
-    """The stages and blocks among the children of each module, as it would be if the module were on the trunk.
+    """Stages and blocks among the children of each module, computed as if the module were on the trunk.
 
     From the bottom up: what a child is depends on its siblings and on what is below them, and on nothing above. The
     trunk is what contains them all; `levels` goes down along it.
@@ -158,7 +160,7 @@ class Repetition:
             large = kinds.large_children(index, least)
             if large:
                 self.large[index] = large
-                self._find_among(index, large)
+                self._find_stages_and_blocks(index, large)
                 self._count(index, large)
                 self._find_row(index, large)
 
@@ -177,13 +179,13 @@ class Repetition:
             for block in (*blocks, *(member for stage in stages for member in self._members(stage))):
                 levels[block] = BLOCK
             trunk.extend(
-                child for child in self.large.get(index, ()) if levels[child] == OP and self._leads_on(index, child)
+                child for child in self.large.get(index, ()) if levels[child] == OP and self._is_on_trunk(index, child)
             )
         self._add_single(levels, passed)
         return levels
 
     def _add_single(self, levels: list[str], trunk: Iterable[int]) -> None:
-        """A module on the trunk that is alike with blocks in stages is a block, as the middle of a U-Net."""
+        """Makes a module on the trunk a block if it is alike with blocks of stages, as the middle of a U-Net."""
         kinds = self._kinds.kinds
         known = {kinds[index] for index, level in enumerate(levels) if level == BLOCK}
         for index in trunk:
@@ -191,12 +193,12 @@ class Repetition:
                 if levels[child] == OP and child not in self._containers and kinds[child] in known:
                     levels[child] = BLOCK
 
-    def _leads_on(self, index: int, child: int) -> bool:
-        """Whether the trunk goes on from a module to a child that is neither a stage nor a block."""
+    def _is_on_trunk(self, index: int, child: int) -> bool:
+        """True if the trunk continues from a module to a child that is neither a stage nor a block."""
         beside = index in self.stages or index in self.blocks
         return child in self.staged if beside else bool(self.repeated.get(child))
 
-    def _find_among(self, index: int, large: list[int]) -> None:
+    def _find_stages_and_blocks(self, index: int, large: list[int]) -> None:
         """The stages and blocks among the large children of a module."""
         if len(large) == 1:
             if self._is_stage_alone(large[0]):
@@ -206,7 +208,7 @@ class Repetition:
         for child in large:
             alike.setdefault(self._kinds.kinds[child], []).append(child)
         is_container = index in self._containers
-        fewest = max(self._all_layers(run) for run in alike.values()) / ASIDE
+        fewest = max(self._all_layers(run) for run in alike.values()) / MAX_LAYER_RATIO
         stages: list[int] = []
         blocks: list[int] = []
         for run in alike.values():
@@ -232,14 +234,14 @@ class Repetition:
         return index in self.rows and bool(self._containers.get(index))
 
     def _are_blocks(self, run: list[int], in_container: bool) -> bool:
-        """Whether the members of a run are neither lists nor whole networks; see *model* at the head of this file."""
+        """True if the members of a run are neither lists nor whole networks; see *model* at the head of this file."""
         if self._containers.get(run[0]):
             return False
         most = max(self.repeated.get(child, 0) for child in run)
         return most <= len(run) or (in_container and any(self.others.get(child) for child in run))
 
     def _between(self, blocks: list[int], large: list[int]) -> list[int]:
-        """What stands between blocks, has no stages, and is made of the same classes as they are."""
+        """Returns the modules between blocks that have no stages and consist of the same classes as the blocks."""
         first, last, known = min(blocks), max(blocks), set(blocks)
         between = [c for c in large if first < c < last and c not in known and c not in self.staged]
         if not between:
@@ -270,11 +272,11 @@ class Repetition:
             blocks = self.blocks.get(index, ())
             if index in self.stages:
                 return
-            if blocks and self._beside(index, blocks) <= MOST_BESIDE:
+            if blocks and self._layers_beside(index, blocks) <= MAX_LAYERS_BESIDE:
                 self.rows[index] = True
-            elif self._beside(index, large) <= MOST_BESIDE:
+            elif self._layers_beside(index, large) <= MAX_LAYERS_BESIDE:
                 self.rows[index] = False
-        elif self._beside(index, large) <= MOST_BESIDE and all(
+        elif self._layers_beside(index, large) <= MAX_LAYERS_BESIDE and all(
             child in self.rows and child in self._containers for child in large
         ):
             self.rows[index] = any(self.rows[child] for child in large)
@@ -286,7 +288,7 @@ class Repetition:
             return large
         return [block for row in large for block in (self.large.get(row, ()) if row in self.rows else (row,))]
 
-    def _beside(self, index: int, inside: Iterable[int]) -> int:
+    def _layers_beside(self, index: int, inside: Iterable[int]) -> int:
         return self._layers[index] - self._all_layers(inside)
 
     def _all_layers(self, indices: Iterable[int]) -> int:
@@ -294,19 +296,19 @@ class Repetition:
 
 
 def _is_layer(state: dict[str, Any]) -> int:
-    """1 where a module has a weight of two or more dimensions itself, else 0."""
+    """Returns 1 if a module itself has a weight of two or more dimensions, else 0."""
     parameters = state.get(PARAMETERS)
     if parameters:
         first = next(iter(parameters.values()))
         if type(first) is nn.Parameter and first.dim() > 1:  # as in most layers: the rest takes its time
             return 1
-    for own in own_tensors(state):
+    for own in direct_tensors(state):
         if own.role == "parameter" and own.tensor is not None and len(shape_of(own.tensor)) > 1:
             return 1
     return 0
 
 
-def _without_runs(kinds: ModuleKinds) -> list[str]:
+def _levels_without_repetition(kinds: ModuleKinds) -> list[str]:
     """The levels of a model in which nothing repeats."""
     children, layers = kinds.walk.children, kinds.layers
     levels = [OP] * len(kinds.kinds)

@@ -1,4 +1,4 @@
-"""Shapes, kinds and sizes of a module's own tensors, read without running code of tensor subclasses."""
+"""Shapes, dtypes and sizes of the tensors that a module registers, read without code of tensor subclasses."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ DTYPE_KINDS = {d: _kind(d) for d in vars(torch).values() if isinstance(d, torch.
 
 
 def is_uninitialised(tensor: torch.Tensor) -> bool:
-    """Whether this is a lazy module's parameter or buffer that has no shape yet."""
+    """True for a parameter or buffer of a lazy module that has no shape yet."""
     return type(tensor) not in PLAIN_TENSORS and issubclass(type(tensor), (UninitializedParameter, UninitializedBuffer))
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The sizes of a tensor; `RAGGED` for one that differs along a nested tensor or is symbolic."""
+    """Returns the sizes of a tensor, `RAGGED` for those that vary in a nested tensor or are symbolic."""
     if type(tensor) in PLAIN_TENSORS and not tensor.is_nested:
         return tensor.shape
     with without_subclass_code():
         if _read_nested(tensor) and _read_layout(tensor) is torch.strided:
             return (TensorBase.size(tensor, 0), *[RAGGED] * (TensorBase.dim(tensor) - 1))
-        return tuple(d if type(d) is int else _settled(d) for d in _read_shape(tensor))
+        return tuple(d if type(d) is int else _size_as_int(d) for d in _read_shape(tensor))
 
 
-def _settled(size: Any) -> int:
+def _size_as_int(size: Any) -> int:
     known = size.node.maybe_as_int()
     return RAGGED if known is None else known
 
@@ -76,27 +76,27 @@ def dtype_of(tensor: torch.Tensor) -> torch.dtype:
 
 
 def dtype_kind(tensor: torch.Tensor) -> str:
-    """floating, complex, integer, bool or quantized."""
+    """Returns floating, complex, integer, bool or quantized."""
     return DTYPE_KINDS[dtype_of(tensor)]
 
 
 _REGISTRIES = (("parameter", PARAMETERS), ("buffer", BUFFERS))
 
 
-class OwnTensor(NamedTuple):
+class DirectTensor(NamedTuple):
     name: str
     role: str  # "parameter" or "buffer"
     tensor: torch.Tensor | None  # None for an empty slot
 
 
-def own_tensors(state: dict[str, Any]) -> Iterator[OwnTensor]:
-    """The parameters and buffers that a module itself registers, given its `__dict__`; all of a TorchScript module."""
+def direct_tensors(state: dict[str, Any]) -> Iterator[DirectTensor]:
+    """Yields the parameters and buffers registered on a module, given its `__dict__`; all of a TorchScript module."""
     if (NATIVE in state or TRACED in state) and native_script(state) is not None:
-        yield from (OwnTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
+        yield from (DirectTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
         return
     for role, registry in _REGISTRIES:
         for name, tensor in state.get(registry, {}).items():
-            yield OwnTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
+            yield DirectTensor(name, role, tensor if issubclass(type(tensor), torch.Tensor) else None)
 
 
 # ------------------------------------------ TorchScript: one opaque module with a program, its constants and tensors

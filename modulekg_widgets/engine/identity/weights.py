@@ -1,4 +1,4 @@
-"""The fingerprint of a module's weights: equal exactly when every tensor of the state has the same bytes."""
+"""Fingerprint of the weights of a module: equal if and only if every tensor of the state has the same bytes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 import xxhash
 from torch import nn
 
-from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, shown
-from modulekg_widgets.engine.identity.packing import sized, text
+from modulekg_widgets.engine.errors import FingerprintError, UninitializedModuleError, printable
+from modulekg_widgets.engine.identity.encoding.packing import length_prefixed, text
 from modulekg_widgets.engine.identity.tensors import (
+    direct_tensors,
     dtype_of,
     is_uninitialised,
-    own_tensors,
     shape_of,
     without_subclass_code,
 )
@@ -84,23 +84,25 @@ def weight_fingerprint(module: nn.Module) -> WeightFingerprint:
     states: dict[int, Digests] = {}
     with without_subclass_code(), torch.no_grad():
         for index in modules.bottom_up:
-            states[index] = _combined([*_own_state(modules, index, tensors), *_children_states(modules, index, states)])
+            states[index] = _combine_digests(
+                [*_direct_digests(modules, index, tensors), *_children_digests(modules, index, states)]
+            )
     strong, quick = states[0]
     return WeightFingerprint(strong.hex(), quick.hex())
 
 
-def _combined(entries: list[tuple[str, Digests]]) -> Digests:
+def _combine_digests(entries: list[tuple[str, Digests]]) -> Digests:
     strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
     for name, digests in sorted(entries, key=lambda entry: text(entry[0])):
         for hasher, digest in zip((strong, quick), digests, strict=True):
-            hasher.update(sized(text(name)) + digest)
+            hasher.update(length_prefixed(text(name)) + digest)
     return strong.digest(), quick.digest()
 
 
-_EMPTY = _combined([])
+_EMPTY = _combine_digests([])
 
 
-def _children_states(modules: Walk, index: int, states: dict[int, Digests]) -> Iterator[tuple[str, Digests]]:
+def _children_digests(modules: Walk, index: int, states: dict[int, Digests]) -> Iterator[tuple[str, Digests]]:
     for name, child in modules.slots(index):
         if child is None or states.get(child) == _EMPTY:  # a module without weights leaves no trace in a state
             continue
@@ -111,14 +113,14 @@ def _children_states(modules: Walk, index: int, states: dict[int, Digests]) -> I
             yield name, (up, up)
 
 
-def _own_state(
+def _direct_digests(
     modules: Walk, index: int, known: dict[int, tuple[torch.Tensor, Digests]]
 ) -> Iterator[tuple[str, Digests]]:
     state = modules.states[index]
     volatile = state.get(VOLATILE_BUFFERS, ())
     named = [
         (own.name, own.tensor)
-        for own in own_tensors(state)
+        for own in direct_tensors(state)
         if own.tensor is not None and not (own.role == "buffer" and own.name in volatile)
     ]
     for name, value in state.items():
@@ -142,18 +144,20 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def _tensor_digests(tensor: torch.Tensor, path: str) -> Digests:
     if is_uninitialised(tensor):
-        raise UninitializedModuleError(f"{shown(path)!r} has no values yet: run one forward pass first")
+        raise UninitializedModuleError(f"{printable(path)!r} has no values yet: run one forward pass first")
     if tensor.device.type == "meta" or issubclass(type(tensor), FakeTensor):
-        raise FingerprintError(f"{shown(path)!r} is on the meta device and has no values: load the weights first")
+        raise FingerprintError(f"{printable(path)!r} is on the meta device and has no values: load the weights first")
     if tensor.is_nested or (tensor.layout is not torch.strided and tensor.layout not in _SPARSE):
         kind = "nested" if tensor.is_nested else str(tensor.layout)
-        raise FingerprintError(f"{shown(path)!r} is a {kind} tensor: convert it to a strided one first")
+        raise FingerprintError(f"{printable(path)!r} is a {kind} tensor: convert it to a strided one first")
     strong, quick = blake2b(digest_size=16), xxhash.xxh3_128()
     try:
-        parts = [text(_description(tensor)), *map(_logical_bytes, _parts(tensor))]
+        parts = [text(_description(tensor)), *map(_logical_bytes, _dense_parts(tensor))]
     except (RuntimeError, NotImplementedError, TypeError) as error:
         kind = type(tensor).__name__
-        raise FingerprintError(f"the values of {shown(path)!r}, a {shown(kind)}, cannot be read: {error}") from error
+        raise FingerprintError(
+            f"the values of {printable(path)!r}, a {printable(kind)}, cannot be read: {error}"
+        ) from error
     for hasher in (strong, quick):
         for part in parts:
             hasher.update(len(part).to_bytes(8, "big"))
@@ -165,7 +169,7 @@ _BY_ROWS, _BY_COLUMNS = (torch.sparse_csr, torch.sparse_bsr), (torch.sparse_csc,
 _SPARSE = {torch.sparse_coo, *_BY_ROWS, *_BY_COLUMNS}
 
 
-def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The dense tensors that a tensor consists of."""
     if tensor.layout is torch.sparse_coo:
         ordered = tensor.coalesce()
@@ -180,7 +184,7 @@ def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _description(tensor: torch.Tensor) -> str:
     described = f"{dtype_of(tensor)} {shape_of(tensor)}"
     if tensor.layout is not torch.strided:
-        return f"{described} {tensor.layout} of {tuple(part.shape for part in _parts(tensor))}"
+        return f"{described} {tensor.layout} of {tuple(part.shape for part in _dense_parts(tensor))}"
     if not tensor.is_quantized:
         return described
     if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):

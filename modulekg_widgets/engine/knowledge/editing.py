@@ -1,4 +1,4 @@
-"""How a knowledge graph grows and shrinks: what is added and removed, each time in one transaction."""
+"""Adding and removing of models, data sets, users and jobs, each call in one transaction."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import StoreError
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
-from modulekg_widgets.engine.knowledge import jobs
-from modulekg_widgets.engine.knowledge.contents import Contents, DataSetNode, JobNode, UserNode
-from modulekg_widgets.engine.knowledge.records import ModelRecord
-from modulekg_widgets.engine.knowledge.store import reading
-from modulekg_widgets.engine.knowledge.store.patching import patched
-from modulekg_widgets.engine.knowledge.store.writing import Writer
-from modulekg_widgets.engine.knowledge.stored import StoredGraph
-from modulekg_widgets.engine.knowledge.traced import described
-from modulekg_widgets.engine.knowledge.usage import unknown
+from modulekg_widgets.engine.knowledge.facts import jobs
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+from modulekg_widgets.engine.knowledge.facts.traced import describe_model
+from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
+from modulekg_widgets.engine.knowledge.repository import StoredGraph
+from modulekg_widgets.engine.knowledge.store import reader
+from modulekg_widgets.engine.knowledge.store.rows import updated_contents
+from modulekg_widgets.engine.knowledge.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
 class EditableGraph(StoredGraph):
-    """What is written to a store: all of one call, or nothing."""
+    """A graph that can be changed; a call is written completely or not at all."""
 
     levels = "repetition"  # what tells the stages and blocks of models that are added
 
     @contextmanager
-    def _adding(self, contents: Contents) -> Iterator[tuple[Writer, Connection]]:
-        """A transaction that adds `contents` and nothing else."""
-        with self._changing(lambda known: patched(known, contents)) as (writer, connection):
+    def _adding(self, contents: Contents) -> Iterator[tuple[StoreWriter, Connection]]:
+        """Opens a transaction that adds `contents` and nothing else."""
+        with self._changing(lambda known: updated_contents(known, contents)) as (writer, connection):
             yield writer, connection
 
     @contextmanager
-    def _changing(self, change: Callable[[Contents], Contents | None]) -> Iterator[tuple[Writer, Connection]]:
-        """A transaction of which `change` tells what it makes of what was read before, which is not read again then."""
+    def _changing(self, change: Callable[[Contents], Contents | None]) -> Iterator[tuple[StoreWriter, Connection]]:
+        """Opens a transaction; `change` maps the cached contents to the new ones, which are not read again then."""
         with self._store.write() as connection:
             before = self._store.revision_in(connection)
-            yield Writer(connection, self.scheme), connection
+            yield StoreWriter(connection, self.scheme), connection
         known = self._read
         if known is not None and known[0] == before:
             new = change(known[1])
@@ -80,7 +80,7 @@ class EditableGraph(StoredGraph):
         UnknownNameError
             For a name that is no text.
         """
-        record = described(model, name, self.scheme, args, kwargs, levels=self.levels)
+        record = describe_model(model, name, self.scheme, args, kwargs, levels=self.levels)
         self.add_records([record])
         return record.model.root
 
@@ -142,7 +142,7 @@ class EditableGraph(StoredGraph):
         """
         node = DataSetNode(jobs.checked_name(name, "data set"), jobs.checked_properties(properties))
         with self._adding(Contents(self.scheme, datasets={node.name: node})) as (writer, _):
-            writer.named("DataSet", node)
+            writer.add_named("DataSet", node)
         return f"DataSet:{name}"
 
     def add_user(self, name: str, **properties: Any) -> str:
@@ -169,7 +169,7 @@ class EditableGraph(StoredGraph):
         """
         node = UserNode(jobs.checked_name(name, "user"), jobs.checked_properties(properties))
         with self._adding(Contents(self.scheme, users={node.name: node})) as (writer, _):
-            writer.named("User", node)
+            writer.add_named("User", node)
         return f"User:{name}"
 
     def add_job(
@@ -180,8 +180,8 @@ class EditableGraph(StoredGraph):
         model: str | None = None,
         accuracy: float | None = None,
         history: Mapping[str, jobs.Points] | jobs.Points | None = None,
-        started: jobs.Moment = None,
-        ended: jobs.Moment = None,
+        started: jobs.TimeLike = None,
+        ended: jobs.TimeLike = None,
         name: str | None = None,
         **properties: Any,
     ) -> str:
@@ -234,8 +234,8 @@ class EditableGraph(StoredGraph):
         with self._adding(Contents(self.scheme, jobs={node.name: node})) as (writer, connection):
             for kind, end in (("User", user), ("DataSet", dataset), ("Model", model)):
                 if end is not None and writer.id_of(kind, end) is None:
-                    raise unknown(kind.lower(), end, reading.names_of(connection, kind))
-            writer.job(node)
+                    raise unknown_name_error(kind.lower(), end, reader.names_of(connection, kind))
+            writer.add_job(node)
         return f"Job:{node.name}"
 
     # -------------------------------------------------------------- removing
@@ -302,14 +302,14 @@ class EditableGraph(StoredGraph):
         self._remove("Job", name.removeprefix("Job:") if is_id else name)
 
     def _remove(self, kind: str, name: str) -> None:
-        with self._changing(lambda known: _without(known, kind, name)) as (writer, connection):
+        with self._changing(lambda known: _without_node(known, kind, name)) as (writer, connection):
             if not isinstance(name, str) or writer.id_of(kind, name) is None:
-                raise unknown(kind.lower(), name, reading.names_of(connection, kind))
+                raise unknown_name_error(kind.lower(), name, reader.names_of(connection, kind))
             writer.remove_model(name) if kind == "Model" else writer.remove_named(kind, name)
 
 
-def _without(known: Contents, kind: str, name: str) -> Contents | None:
-    """`known` without a node, as it would be read; None where more may change than that."""
+def _without_node(known: Contents, kind: str, name: str) -> Contents | None:
+    """Returns `known` without a node, as it would be read; None if more may change than that."""
     if kind == "Model":
         return _without_model(known, name)
     place, end = {"DataSet": ("datasets", "dataset"), "User": ("users", "user"), "Job": ("jobs", None)}[kind]
@@ -318,7 +318,7 @@ def _without(known: Contents, kind: str, name: str) -> Contents | None:
 
 
 def _without_model(known: Contents, name: str) -> Contents | None:
-    """Its modules go, too, but for those of other models.
+    """Returns `known` without a model and the structures of it alone.
 
     None for a graph with modules of no model, which may contain one of these, and under the seed's scheme.
     """
@@ -332,6 +332,6 @@ def _without_model(known: Contents, name: str) -> Contents | None:
 
 
 def _jobs_without(known: Contents, end: str, name: str) -> dict[str, JobNode]:
-    """The jobs, those of a node that is gone without it."""
+    """Returns the jobs; those of a removed node without it."""
     gone: dict[str, Any] = {end: None}
     return {key: replace(job, **gone) if getattr(job, end) == name else job for key, job in known.jobs.items()}

@@ -1,4 +1,4 @@
-"""Many models into one graph: built without weights in several processes, each stored as soon as it is known."""
+"""Building and adding of many models, without weights, in several processes, each stored when it is finished."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, shown
+from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, printable
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.facts.traced import add_cost
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
-from modulekg_widgets.engine.knowledge.light_pass import with_cost
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.store.database import Location
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
-from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
+from modulekg_widgets.engine.torch_runtime.rng import preserved_rng
 
 Builder = Callable[[], nn.Module]
-Made = tuple[str, "ModelRecord | str"]  # a model's name, its record or why there is none
-Kept = tuple[str, str]  # the scheme of the fingerprints, and what tells levels
-AHEAD = 64  # models that are being built or wait to be stored
-SECONDS_BEFORE_BAR = 2.0
-SECONDS_ALONE = 2.0  # about what other processes take to start: few models are done by then
+BuildResult = tuple[str, "ModelRecord | str"]  # a model's name, its record or why there is none
+RecordOptions = tuple[str, str]  # the scheme of the fingerprints, and what tells levels
+MAX_PENDING = 64  # models that are being built or wait to be stored
+PROGRESS_DELAY = 2.0
+IN_PROCESS_SECONDS = 2.0  # about what other processes take to start: few models are done by then
 
 
 def index_models(
@@ -82,7 +82,7 @@ def index_models(
     known = set() if again else set(graph.models)
     todo = {name: builder for name, builder in named.items() if name not in known}
     failures: dict[str, str] = {}
-    with tqdm(total=len(named), initial=len(named) - len(todo), unit="model", delay=SECONDS_BEFORE_BAR) as bar:
+    with tqdm(total=len(named), initial=len(named) - len(todo), unit="model", delay=PROGRESS_DELAY) as bar:
         for name, made in _records(todo, (graph.scheme, graph.levels), executor):
             if isinstance(made, ModelRecord):
                 graph.add_records([made])
@@ -90,27 +90,27 @@ def index_models(
                 failures[name] = made
             bar.update()
     if failures:
-        raise _not_all(failures, len(todo))
+        raise _indexing_error(failures, len(todo))
     return graph
 
 
-def built_record(name: str, builder: Builder, scheme: str, levels: str) -> ModelRecord:
-    """The record of what `builder` makes, with weights on the meta device, or real ones where it needs their values.
+def build_record(name: str, builder: Builder, scheme: str, levels: str) -> ModelRecord:
+    """Builds a model with weights on the meta device, or real ones if it needs them, and returns its record.
 
     The process's random numbers go on as if nothing had been built.
     """
     try:
-        with process_rng_kept():
-            model = _built(builder)
+        with preserved_rng():
+            model = _build_model(builder)
             record = model_record(model, name, scheme, levels)
             example = getattr(builder, "example", None)  # what the models of a library take
             call = None if example is None else example(model)
-            return record if call is None else with_cost(record, model, call)
+            return record if call is None else add_cost(record, model, call)
     except SystemExit as error:
-        raise IndexingError(f"its builder exits the process ({shown(str(error))})") from error
+        raise IndexingError(f"its builder exits the process ({printable(str(error))})") from error
 
 
-def _built(builder: Builder) -> nn.Module:
+def _build_model(builder: Builder) -> nn.Module:
     try:
         with meta_weights():
             return builder()
@@ -132,11 +132,13 @@ def _by_name(builders: Any) -> dict[str, Builder]:
         if len(named) < len(several) or any(str(name).startswith("<") for name in named):
             raise UnknownNameError("some builders have the same name or none: pass {name: builder}")
     else:
-        raise UnknownNameError(f"got a {shown(type(builders).__name__)}: pass {{name: builder}}")
+        raise UnknownNameError(f"got a {printable(type(builders).__name__)}: pass {{name: builder}}")
     for name, builder in named.items():
         if not isinstance(name, str) or not callable(builder) or isinstance(builder, nn.Module):
-            kind = shown(type(builder).__name__)
-            raise UnknownNameError(f"{shown(str(name))!r} is built by a {kind}: pass functions by the models' names")
+            kind = printable(type(builder).__name__)
+            raise UnknownNameError(
+                f"{printable(str(name))!r} is built by a {kind}: pass functions by the models' names"
+            )
     return named
 
 
@@ -144,30 +146,30 @@ def _name_of(builder: Any) -> str:
     return str(getattr(builder, "__name__", "<none>"))
 
 
-def _records(builders: dict[str, Builder], kept: Kept, executor: Executor | None) -> Iterator[Made]:
-    """(name, its record or why there is none), each as soon as it is known."""
+def _records(builders: dict[str, Builder], kept: RecordOptions, executor: Executor | None) -> Iterator[BuildResult]:
+    """Yields (name, record or error), each when it is finished."""
     if executor is not None:
-        yield from _sent(builders, kept, executor)
+        yield from _build_in_executor(builders, kept, executor)
         return
-    waiting, until = dict(builders), time.monotonic() + SECONDS_ALONE
-    while waiting and (time.monotonic() < until or not any(map(_travels, waiting.values()))):
+    waiting, until = dict(builders), time.monotonic() + IN_PROCESS_SECONDS
+    while waiting and (time.monotonic() < until or not any(map(_is_picklable, waiting.values()))):
         name = next(iter(waiting))
-        yield name, _here(name, waiting.pop(name), kept)
-    sent = {name: builder for name, builder in waiting.items() if _travels(builder)}
-    yield from _in_processes(deque(sent.items()), kept)
+        yield name, _build_here(name, waiting.pop(name), kept)
+    sent = {name: builder for name, builder in waiting.items() if _is_picklable(builder)}
+    yield from _build_in_processes(deque(sent.items()), kept)
     for name in [name for name in waiting if name not in sent]:
-        yield name, _here(name, waiting[name], kept)
+        yield name, _build_here(name, waiting[name], kept)
 
 
-def _sent(builders: dict[str, Builder], kept: Kept, executor: Executor) -> Iterator[Made]:
-    """In the order of the builders, so that the graph is the same however fast each process is."""
+def _build_in_executor(builders: dict[str, Builder], kept: RecordOptions, executor: Executor) -> Iterator[BuildResult]:
+    """Yields results in the order of the builders, so that the graph does not depend on the speed of processes."""
     waiting = deque(builders.items())
     running: deque[tuple[str, Future[ModelRecord]]] = deque()
     try:
         while waiting or running:
-            while waiting and len(running) < AHEAD:
+            while waiting and len(running) < MAX_PENDING:
                 name, builder = waiting.popleft()
-                running.append((name, _submitted(executor, name, builder, kept)))
+                running.append((name, _submit(executor, name, builder, kept)))
             name, future = running.popleft()
             yield name, _result(future, name, builders[name], kept)
     finally:
@@ -175,29 +177,29 @@ def _sent(builders: dict[str, Builder], kept: Kept, executor: Executor) -> Itera
             future.cancel()
 
 
-def _submitted(executor: Executor, name: str, builder: Builder, kept: Kept) -> Future[ModelRecord]:
+def _submit(executor: Executor, name: str, builder: Builder, kept: RecordOptions) -> Future[ModelRecord]:
     try:
         with _without_main():  # processes start as tasks come
-            return executor.submit(built_record, name, builder, *kept)
+            return executor.submit(build_record, name, builder, *kept)
     except Exception as error:  # noqa: BLE001 - an executor that broke takes nothing any more
         failed: Future[ModelRecord] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _result(future: Future[ModelRecord], name: str, builder: Builder, kept: Kept) -> ModelRecord | str:
+def _result(future: Future[ModelRecord], name: str, builder: Builder, kept: RecordOptions) -> ModelRecord | str:
     try:
         return future.result()
     except BrokenExecutor as error:
         return _reason(error)
     except Exception as error:  # noqa: BLE001 - whatever one builder raises must not lose the others
-        if isinstance(error, (pickle.PicklingError, AttributeError, TypeError)) and not _travels(builder):
-            return _here(name, builder, kept)
+        if isinstance(error, (pickle.PicklingError, AttributeError, TypeError)) and not _is_picklable(builder):
+            return _build_here(name, builder, kept)
         return _reason(error)
 
 
-def _in_processes(waiting: deque[tuple[str, Builder]], kept: Kept) -> Iterator[Made]:
-    """Processes of our own; a builder that ends its process is found, and the others go on in new ones."""
+def _build_in_processes(waiting: deque[tuple[str, Builder]], kept: RecordOptions) -> Iterator[BuildResult]:
+    """Yields results of own processes; a builder that ends its process is isolated, and the others continue."""
     while waiting:
         suspects: list[tuple[str, Builder]] = []
         with _processes(len(waiting)) as (pool, workers):
@@ -205,7 +207,7 @@ def _in_processes(waiting: deque[tuple[str, Builder]], kept: Kept) -> Iterator[M
             while waiting or running:
                 while waiting and len(running) < 2 * workers:
                     name, builder = waiting.popleft()
-                    running.append((name, builder, _submitted(pool, name, builder, kept)))
+                    running.append((name, builder, _submit(pool, name, builder, kept)))
                 name, builder, future = running.popleft()
                 if isinstance(future.exception(), BrokenExecutor):
                     suspects = [(name, builder), *((name, builder) for name, builder, _ in running)]
@@ -213,25 +215,25 @@ def _in_processes(waiting: deque[tuple[str, Builder]], kept: Kept) -> Iterator[M
                 yield name, _result(future, name, builder, kept)
         for name, builder in suspects:
             with _processes(1) as (pool, _):
-                future = _submitted(pool, name, builder, kept)
+                future = _submit(pool, name, builder, kept)
                 broke = isinstance(future.exception(), BrokenExecutor)
                 yield name, "its process ended" if broke else _result(future, name, builder, kept)
 
 
-def _here(name: str, builder: Builder, kept: Kept) -> ModelRecord | str:
+def _build_here(name: str, builder: Builder, kept: RecordOptions) -> ModelRecord | str:
     try:
-        return built_record(name, builder, *kept)
+        return build_record(name, builder, *kept)
     except Exception as error:  # noqa: BLE001
         return _reason(error)
 
 
 def _reason(error: Exception) -> str:
     kind = "" if isinstance(error, ModuleKGError) else f"{type(error).__name__}: "
-    return shown(f"{kind}{error}", 300)
+    return printable(f"{kind}{error}", 300)
 
 
-def _travels(builder: Builder) -> bool:
-    """Whether another process finds the builder: not so what was defined in a notebook or in a function."""
+def _is_picklable(builder: Builder) -> bool:
+    """True if another process can unpickle the builder, which fails for notebook cells and local functions."""
     try:
         return b"__main__" not in pickle.dumps(builder)
     except Exception:  # noqa: BLE001 - objects raise what they like when they are pickled
@@ -240,10 +242,10 @@ def _travels(builder: Builder) -> bool:
 
 @contextmanager
 def _processes(tasks: int) -> Iterator[tuple[Executor, int]]:
-    """Fresh processes, and how many: a fork would copy the locks of this one's threads."""
+    """Starts fresh processes and returns their number; a fork would copy the locks of other threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(tasks, cores)
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_use_one_thread)
     try:
         yield pool, workers
     finally:
@@ -252,7 +254,7 @@ def _processes(tasks: int) -> Iterator[tuple[Executor, int]]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """A fresh process would run the user's script again, which has nothing that it needs."""
+    """Hides the user's script, which a fresh process would run again."""
     main = sys.modules["__main__"]
     hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
     main.__spec__ = None
@@ -262,12 +264,12 @@ def _without_main() -> Iterator[None]:
         vars(main).update(hidden)
 
 
-def _one_thread() -> None:
+def _use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _not_all(failures: Mapping[str, str], total: int) -> IndexingError:
-    lines: list[str] = [f"{shown(name)}: {reason}" for name, reason in list(failures.items())[:5]]
+def _indexing_error(failures: Mapping[str, str], total: int) -> IndexingError:
+    lines: list[str] = [f"{printable(name)}: {reason}" for name, reason in list(failures.items())[:5]]
     more = [f"and {len(failures) - len(lines)} more, see .failures"] if len(failures) > len(lines) else []
     message: Any = "; ".join([*lines, *more])
     return IndexingError(f"{len(failures)} of {total} models could not be indexed: {message}", dict(failures))

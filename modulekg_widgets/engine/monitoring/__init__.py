@@ -1,7 +1,7 @@
-"""What a model does while it trains: metrics of its modules, read by hooks, merged over ranks, kept and sent to sinks.
+"""A training watched: metrics of its modules, read by hooks, merged over ranks, kept and sent to sinks.
 
-To read: `metric` (what a metric is), `metrics/` (the built-in ones) and `measures/` (what they share of a tensor);
-`config` and `schedule` (which metric, of which module, when); `hooks/` (how a call of a module is measured); `ring`,
-`history` and `readings` (where values go); `monitor`, which joins all that, and `run`, what is left of it; then
-`merge/` (several ranks), `sinks/` (files and dashboards), `alerts`, `hessian`, and `tools`, which is `mk.monitoring`.
+Read metric.py first, then metrics/ (the built-in ones) on measures/ (what they share of a tensor); config.py and
+schedule.py (which metric, of which module, when); hooks/ (how a call is measured); ring.py, history.py and readings.py
+(where values go); monitor.py, which joins all that, and run.py, what it gives. merge/ is for several ranks, sinks/ for
+files and dashboards; monitoring.py is `mk.monitoring`.
 """

@@ -1,4 +1,4 @@
-"""Bounds on metrics: what to say when a value crosses one, once for each time that it does; and where NaN begins."""
+"""Alerts: bounds on metrics, crossed once per excursion, and the module where NaN or infinity begins."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint
 from modulekg_widgets.engine.monitoring.readings import TRAIN, Reading, Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow
 from modulekg_widgets.engine.monitoring.run import Alert
 from modulekg_widgets.engine.monitoring.schedule import OnEvent
+from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow
 
-ORIGIN = "NonFiniteOrigin"
-MOST_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
+ORIGIN_METRIC = "NonFiniteOrigin"
+MAX_ALERTS = 10_000  # that are kept: a value that flickers across its bound shall not fill the memory
 
 
 @dataclass
 class Bound:
-    """An upper and a lower bound on a metric of the modules that a pattern matches; NaN crosses both."""
+    """Upper and lower bound on a metric of the modules that match a pattern; NaN is outside of both."""
 
     metric: str
     module: str = "*"
@@ -30,7 +30,7 @@ class Bound:
     _outside: set[tuple[str, int]] = field(default_factory=set)
 
     def alert(self, reading: Reading) -> Alert | None:
-        """The alert of a reading that crosses the bound and whose predecessor did not."""
+        """Returns the alert for a reading that is outside of the bound while its predecessor was inside."""
         if reading.metric != self.metric or reading.phase != TRAIN or not isinstance(reading.value, float):
             return None
         if reading.module != self.module and not fnmatch.fnmatchcase(reading.module, self.module):
@@ -43,7 +43,7 @@ class Bound:
         if key in self._outside:
             return None
         self._outside.add(key)
-        return Alert(self.metric, reading.module, reading.step, reading.value, _sentence(reading, said))
+        return Alert(self.metric, reading.module, reading.step, reading.value, _alert_text(reading, said))
 
     def _crossed(self, value: float) -> str | None:
         if math.isnan(value):
@@ -55,51 +55,51 @@ class Bound:
         return None
 
 
-class Crossings:
-    """What is sought in the values of a step: bounds of alerts that they cross, and events that schedules wait for."""
+class BoundCrossings:
+    """Checks of a step's values: bounds of alerts, and events that schedules wait for."""
 
     def __init__(self, events: Sequence[OnEvent], measured: Set[str]) -> None:
         self.bounds: list[Bound] = []
         self._events = events
         for event in events:
             if event.metric not in measured:
-                hint = nearest(event.metric, measured)
+                hint = closest_match_hint(event.metric, measured)
                 raise UnknownNameError(f"on({event.metric}, …) waits for a metric that is not measured: {hint}")
 
     @property
-    def are_sought(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.bounds or self._events)
 
-    def among(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
-        """The alerts that these readings give, and the events that take place."""
+    def check(self, readings: list[Reading]) -> tuple[list[Alert], list[OnEvent]]:
+        """Returns the alerts for these readings, and the events that they trigger."""
         alerts = [alert for bound in self.bounds for r in readings if (alert := bound.alert(r)) is not None]
-        return alerts, [event for event in self._events if any(_takes_place(event, r) for r in readings)]
+        return alerts, [event for event in self._events if any(_is_triggered(event, r) for r in readings)]
 
 
-def _takes_place(event: OnEvent, reading: Reading) -> bool:
+def _is_triggered(event: OnEvent, reading: Reading) -> bool:
     return reading.metric == event.metric and isinstance(reading.value, float) and event.crossed(reading.value)
 
 
-def _sentence(reading: Reading, said: str) -> str:
+def _alert_text(reading: Reading, said: str) -> str:
     where = f" of {reading.module}" if reading.module else ""
     return f"{reading.metric}{where} {said} at step {reading.step}"
 
 
 def first_origin(readings: list[Reading]) -> Alert | None:
-    """The first module that turned finite inputs into something else; None when there is none."""
+    """Returns an alert for the first module that turned finite inputs into NaN or infinity; None if there is none."""
     for reading in readings:
-        if reading.metric == ORIGIN and reading.value == 1.0:
+        if reading.metric == ORIGIN_METRIC and reading.value == 1.0:
             where = reading.module or "the model"
             text = f"{where} turned finite inputs into NaN or infinity at step {reading.step}"
-            return Alert(ORIGIN, reading.module, reading.step, 1.0, text)
+            return Alert(ORIGIN_METRIC, reading.module, reading.step, 1.0, text)
     return None
 
 
-def keep_first_origin(packed: PackedRow, slots: list[Slot]) -> None:
-    """Whatever contains the guilty module, or comes after it, is not guilty."""
+def clear_later_origins(packed: PackedRow, slots: list[Slot]) -> None:
+    """Clear the flag of all modules but the first one: containers and later modules are only affected."""
     places = np.cumsum([0, *packed.sizes[:-1]])
     made = sorted(zip(packed.arrival, slots, places, strict=True))
-    guilty = [at for _, slot, at in made if slot.metric == ORIGIN and packed.numbers[at] == 1.0]
+    guilty = [at for _, slot, at in made if slot.metric == ORIGIN_METRIC and packed.numbers[at] == 1.0]
     if guilty:
         packed.numbers = packed.numbers.copy()
         packed.numbers[guilty[1:]] = 0.0

@@ -1,4 +1,4 @@
-"""A monitor's configuration: which modules and metrics it names, checked whole before anything is attached."""
+"""Configuration of a monitor: modules and metrics by name, validated before any hook is attached."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
-from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, looks_like_schedule, schedule, united
+from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, is_schedule_text, schedule, union
 from modulekg_widgets.engine.torch_runtime.parallel import FlatPart, flat_parts
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script, the_weight, unwrapped
+from modulekg_widgets.engine.torch_runtime.state import is_script, main_weight, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"
 
-DEFAULT = ("OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "WeightGradNorm", "UpdateRatio")
-GLOB = frozenset("*?[")
-WRAPPERS = ("module.", "_orig_mod.")  # what DistributedDataParallel and torch.compile put before the names
+DEFAULT_METRICS = ("OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "WeightGradNorm", "UpdateRatio")
+GLOB_CHARACTERS = frozenset("*?[")
+WRAPPER_PREFIXES = ("module.", "_orig_mod.")  # what DistributedDataParallel and torch.compile put before the names
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Measurement:
 
 
 def root_of(model: object) -> nn.Module:
-    """The user's own module behind `torch.compile` and DistributedDataParallel; refuses `nn.DataParallel`."""
+    """Returns the user's module behind `torch.compile` and DistributedDataParallel; refuses `nn.DataParallel`."""
     while True:
         if isinstance(model, nn.DataParallel):
             raise ConfigError(
@@ -55,23 +55,25 @@ def root_of(model: object) -> nn.Module:
 
 
 def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
-    """Every metric of every module that `config` names, in the order of the modules; overlapping keys add up.
+    """Returns one measurement per module and metric of `config`, in module order; overlapping keys add up.
 
     Raises `UnknownPathError`, `UnknownNameError`, `ScheduleError` and `ConfigError`.
     """
     modules = walk(model)
     if config is None:
-        chosen = [(index, METRICS[name](), EVERY_STEP) for index in _weighted(modules) for name in DEFAULT]
+        chosen = [
+            (index, METRICS[name](), EVERY_STEP) for index in _modules_with_weight(modules) for name in DEFAULT_METRICS
+        ]
     elif isinstance(config, Mapping):
-        parsed = [(_matches(modules, key), list(_entries(value))) for key, value in config.items()]
+        parsed = [(_matching_modules(modules, key), list(_entries(value))) for key, value in config.items()]
         chosen = [(index, *entry) for found, entries in parsed for index in found for entry in entries]
     else:
         raise ConfigError(f"the configuration is a {type(config).__name__}: write {{module: [metrics]}}")
-    return _united(modules, chosen)
+    return _merged_measurements(modules, chosen)
 
 
-def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedule]]) -> list[Measurement]:
-    """One measurement for each metric of a module: schedules unite; windows cannot, so each is one of its own."""
+def _merged_measurements(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedule]]) -> list[Measurement]:
+    """Merges entries of a metric of a module: schedules are united, windows cannot be."""
     found: dict[tuple[Any, ...], tuple[int, ConfiguredMetric, list[Schedule]]] = {}
     for index, metric, when in sorted(chosen, key=lambda each: each[0]):
         own = when if metric.kind.multi_step else None
@@ -84,8 +86,8 @@ def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedul
             modules.path(index),
             modules.modules[index],
             metric,
-            united(schedules),
-            the_weight(flat.get(id(modules.modules[index]), {})),
+            union(schedules),
+            main_weight(flat.get(id(modules.modules[index]), {})),
         )
         for index, metric, schedules in found.values()
     ]
@@ -94,12 +96,12 @@ def _united(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedul
 
 
 def _check_names(planned: list[Measurement]) -> None:
-    """A module has one series for each name: two settings or two windows of a metric would mix in it."""
+    """Raise `ConfigError` for two settings or windows of one metric of a module, which would share a series."""
     seen: set[tuple[str, str]] = set()
     for each in planned:
         key = (each.path, each.metric.name)
         if key in seen:
-            where = f"of {shown(each.path)!r}" if each.path else "of the model"
+            where = f"of {printable(each.path)!r}" if each.path else "of the model"
             raise ConfigError(
                 f"the metric {each.metric.name} {where} has two settings or two windows: give it one, or register the "
                 "other under a name of its own by @mk.metric"
@@ -107,8 +109,8 @@ def _check_names(planned: list[Measurement]) -> None:
         seen.add(key)
 
 
-def _weighted(modules: Walk) -> list[int]:
-    """The modules with a parameter `weight`; TorchScript, whose calls alone can be seen, is left to who asks for it."""
+def _modules_with_weight(modules: Walk) -> list[int]:
+    """Indices of the modules with a parameter `weight`, without TorchScript ones."""
     flat = flat_parts(modules.modules)
     return [
         at
@@ -119,18 +121,20 @@ def _weighted(modules: Walk) -> list[int]:
 
 
 def opaque_paths(model: nn.Module) -> tuple[str, ...]:
-    """The modules that nobody sees into, as they are TorchScript."""
+    """Returns the paths of TorchScript modules, whose insides no hook sees."""
     modules = walk(model)
     return tuple(modules.path(at) for at, module in enumerate(modules.modules) if is_script(module))
 
 
-def _matches(modules: Walk, key: object) -> list[int]:
-    """The modules that a key names: a class, a dotted name, a class name or a pattern."""
+def _matching_modules(modules: Walk, key: object) -> list[int]:
+    """Indices of the modules that a key matches: a class, dotted name, class name or glob pattern."""
     if isinstance(key, type) and issubclass(key, nn.Module):
         found = [at for at, module in enumerate(modules.modules) if issubclass(type(module), key)]
         if not found:
             classes = sorted({class_name(module) for module in modules.modules})
-            raise UnknownPathError(f"no module is a {shown(key.__name__)}: {nearest(key.__name__, classes)}")
+            raise UnknownPathError(
+                f"no module is a {printable(key.__name__)}: {closest_match_hint(key.__name__, classes)}"
+            )
         return found
     if not isinstance(key, str):
         raise ConfigError(f"a module is named by a string or a class: a {type(key).__name__} was passed")
@@ -139,15 +143,15 @@ def _matches(modules: Walk, key: object) -> list[int]:
         return [index]
     names = [class_name(module) for module in modules.modules]
     found = [at for at, name in enumerate(names) if name == key]
-    if not found and GLOB & set(key):
+    if not found and GLOB_CHARACTERS & set(key):
         found = [at for at in range(len(modules)) if fnmatch.fnmatchcase(modules.path(at), key)]
     if not found:
-        raise UnknownPathError(f"there is no module {shown(key)!r}: {_near(modules, key, names)}")
+        raise UnknownPathError(f"there is no module {printable(key)!r}: {_closest_hint(modules, key, names)}")
     return found
 
 
 def _index_of(modules: Walk, key: str) -> int | None:
-    for prefix in ("", *WRAPPERS):
+    for prefix in ("", *WRAPPER_PREFIXES):
         if key.startswith(prefix):
             index = modules.find(key[len(prefix) :])
             if index is not None:
@@ -155,13 +159,13 @@ def _index_of(modules: Walk, key: str) -> int | None:
     return None
 
 
-def _near(modules: Walk, key: str, names: Sequence[str]) -> str:
-    paths = [] if GLOB & set(key) else list(modules.near(key))
-    return nearest(key, {*paths, *names})
+def _closest_hint(modules: Walk, key: str, names: Sequence[str]) -> str:
+    paths = [] if GLOB_CHARACTERS & set(key) else list(modules.similar_paths(key))
+    return closest_match_hint(key, {*paths, *names})
 
 
 def _entries(value: object) -> Iterator[tuple[ConfiguredMetric, Schedule]]:
-    """The metrics of one key: names, objects, and lists in which a schedule follows its metric."""
+    """Yields the metrics of one key with their schedules: names, objects, and lists of metric and schedule."""
     waiting: ConfiguredMetric | None = None
     for part in _parts(value):
         when = _schedule(part)
@@ -188,7 +192,7 @@ def _parts(value: object) -> list[Any]:
 
 def _schedule(part: object) -> Schedule | None:
     if isinstance(part, str):
-        return schedule(part) if looks_like_schedule(part) else None
+        return schedule(part) if is_schedule_text(part) else None
     return part if hasattr(part, "due") and hasattr(part, "watches") else None  # type: ignore[return-value]
 
 
@@ -199,7 +203,7 @@ def _metric(part: object) -> ConfiguredMetric:
         return part
     if isinstance(part, MetricKind):
         return part()
-    made = [METRICS[name] for name in METRICS if METRICS[name].made is part]
+    made = [METRICS[name] for name in METRICS if METRICS[name].function is part]
     if made:
         return made[0]()
     raise ConfigError(f"a metric is a name or a metric object: a {type(part).__name__} was passed")

@@ -1,4 +1,4 @@
-"""The curvature of a loss along the parameters of each module: trace and largest eigenvalue of the Hessian."""
+"""Hessian trace (Hutchinson) and largest eigenvalue (power iteration) of a loss, per module."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NoReturn
 import torch
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import ModuleKGError, shown
-from modulekg_widgets.engine.torch_runtime.rng import seeded
+from modulekg_widgets.engine.errors import ModuleKGError, printable
+from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 
 Tensor = torch.Tensor
 Vector = list[Tensor]  # one part for each parameter
@@ -18,7 +18,7 @@ TOLERANCE = 1e-3  # of ‖Hv - λv‖ relative to |λ|: some eigenvalue lies as 
 
 
 class HessianError(ModuleKGError, ValueError):
-    """A loss that has no second derivatives here; the message says why, and what to do."""
+    """A loss without second derivatives; the message says why and what to do."""
 
 
 def hessian(
@@ -79,7 +79,7 @@ def hessian(
     gradients = _gradients(loss, {id(p): p for block in blocks.values() for p in block})
     for name, block in tqdm(blocks.items(), desc="Hessian", delay=2, leave=False):
         inside = [parameter for parameter in block if id(parameter) in gradients]
-        block = _Block(name, inside, [gradients[id(parameter)] for parameter in inside], seed)
+        block = _HessianBlock(name, inside, [gradients[id(parameter)] for parameter in inside], seed)
         found[name] = {
             "HessianTrace": block.trace(samples) if inside else math.nan,
             "HessianMaxEig": block.largest_eigenvalue(iterations) if inside else math.nan,
@@ -89,7 +89,7 @@ def hessian(
 
 def _check(loss: Tensor, samples: int, iterations: int) -> None:
     if not isinstance(loss, Tensor):
-        raise HessianError(f"the loss is {shown(type(loss).__name__)}, no tensor: pass it before .item()")
+        raise HessianError(f"the loss is {printable(type(loss).__name__)}, no tensor: pass it before .item()")
     if loss.numel() != 1 or not loss.is_floating_point():
         raise HessianError(
             f"the loss has shape {list(loss.shape)} and dtype {loss.dtype}: pass one real number, as loss.mean() is"
@@ -98,30 +98,32 @@ def _check(loss: Tensor, samples: int, iterations: int) -> None:
         raise HessianError("the loss has no graph: compute it with gradients enabled, and pass it undetached")
     for name, count in (("samples", samples), ("iterations", iterations)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise HessianError(f"{name} is {shown(repr(count))}: pass a whole number from 1 on")
+            raise HessianError(f"{name} is {printable(repr(count))}: pass a whole number from 1 on")
 
 
 def _trained(name: str, parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The parameters that need gradients, each once."""
+    """Returns the distinct parameters that require gradients."""
     found = list(parameters)
     odd = next((each for each in found if not isinstance(each, Tensor)), None)
     if odd is not None:
-        raise HessianError(f"{shown(name)!r} has a {shown(type(odd).__name__)} among its parameters: pass tensors")
+        raise HessianError(
+            f"{printable(name)!r} has a {printable(type(odd).__name__)} among its parameters: pass tensors"
+        )
     return list({id(each): each for each in found if each.requires_grad}.values())
 
 
 def _gradients(loss: Tensor, parameters: dict[int, Tensor]) -> dict[int, Tensor]:
-    """The gradients, with a graph of their own, of the parameters that have entered the loss."""
+    """Returns differentiable gradients by parameter id, of the parameters that the loss depends on."""
     if not parameters:
         return {}
     try:
         found = torch.autograd.grad(loss, list(parameters.values()), create_graph=True, allow_unused=True)
     except RuntimeError as error:
-        _refuse(error)
+        _raise_error(error)
     return {key: gradient for key, gradient in zip(parameters, found, strict=True) if gradient is not None}
 
 
-def _refuse(error: RuntimeError, where: str = "") -> NoReturn:
+def _raise_error(error: RuntimeError, where: str = "") -> NoReturn:
     if isinstance(error, torch.OutOfMemoryError):
         raise error
     if "second time" in str(error):
@@ -130,11 +132,13 @@ def _refuse(error: RuntimeError, where: str = "") -> NoReturn:
         "fused attention and recurrent kernels have no second derivative: compute the loss within "
         "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) or torch.backends.cudnn.flags(enabled=False)"
     )
-    raise HessianError(f"the loss cannot be differentiated twice{where}: {shown(str(error), 200)}; {advice}") from error
+    raise HessianError(
+        f"the loss cannot be differentiated twice{where}: {printable(str(error), 200)}; {advice}"
+    ) from error
 
 
-class _Block:
-    """The block of the Hessian along some parameters: symmetric, and known by its products."""
+class _HessianBlock:
+    """Hessian block of some parameters, given by its matrix-vector products."""
 
     def __init__(self, name: str, parameters: Vector, gradients: Vector, seed: int) -> None:
         self.name = name
@@ -155,7 +159,7 @@ class _Block:
         return max(value, self._power(draw(), iterations, radius)[0])
 
     def _power(self, v: Vector, iterations: int, shift: float) -> tuple[float, float, bool]:
-        """The largest v·Hv / v·v on the way of H + shift, the largest ‖Hv‖ / ‖v‖, and whether that is all there is."""
+        """Power iteration on H + shift: largest Rayleigh quotient, largest ‖Hv‖/‖v‖, and True if converged."""
         value, radius = -math.inf, 0.0
         for _ in range(iterations):
             size = _dot(v, v)
@@ -167,7 +171,7 @@ class _Block:
             if math.sqrt(max(length**2 - quotient**2, 0.0)) <= TOLERANCE * abs(quotient):
                 return value, radius, quotient >= 0
             moved = [part + shift * old for part, old in zip(image, v, strict=True)]
-            v = _of_mean_square_1(moved)
+            v = _normalized(moved)
         return value, radius, False
 
     def product(self, v: Vector) -> Vector:
@@ -181,12 +185,12 @@ class _Block:
                 retain_graph=True, allow_unused=True,
             )  # fmt: skip
         except RuntimeError as error:
-            _refuse(error, f" along {shown(self.name)!r}")
+            _raise_error(error, f" along {printable(self.name)!r}")
         return [torch.zeros_like(p) if part is None else part for p, part in zip(self.parameters, found, strict=True)]
 
     def _rademacher(self) -> Callable[[], Vector]:
-        """Draws vectors of signs, the same ones for a module whatever else is asked for."""
-        generator = seeded(self.seed)
+        """Returns a function that draws Rademacher vectors, from a seed of its own."""
+        generator = seeded_generator(self.seed)
 
         def draw() -> Vector:
             signs = (torch.randint(0, 2, p.shape, generator=generator, device="cpu") * 2 - 1 for p in self.parameters)
@@ -196,16 +200,16 @@ class _Block:
 
 
 def _dot(left: Vector, right: Vector) -> float:
-    pairs = ((_wide(a), _wide(b)) for a, b in zip(left, right, strict=True))
+    pairs = ((_as_double(a), _as_double(b)) for a, b in zip(left, right, strict=True))
     return sum(float((a * b).sum()) for a, b in pairs)
 
 
-def _wide(part: Tensor) -> Tensor:
+def _as_double(part: Tensor) -> Tensor:
     part = part.detach()
     return part.cpu().double() if part.device.type == "mps" else part.double()  # MPS has no float64
 
 
-def _of_mean_square_1(v: Vector) -> Vector:
-    """`v` scaled, so that half precision holds its elements."""
+def _normalized(v: Vector) -> Vector:
+    """Returns `v` scaled to mean square 1, within the range of half precision."""
     size = math.sqrt(_dot(v, v) / sum(part.numel() for part in v))
     return [part.detach() / size for part in v] if size else v

@@ -1,4 +1,4 @@
-"""All rows of a run in order; the old ones lie in an unnamed file, so that memory does not grow with the training."""
+"""History of a run: rows in order, in memory at first and then in an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from modulekg_widgets.engine.monitoring.readings import Reading, Row, Slot
 
-HEAD = struct.Struct("<qII")  # step, count of slots, count of numbers
-CHUNK = 1 << 17  # bytes that stay in memory before they go to the file
+ROW_HEADER = struct.Struct("<qII")  # step, count of slots, count of numbers
+CHUNK_BYTES = 1 << 17  # bytes that stay in memory before they go to the file
 
 log = logging.getLogger("modulekg_widgets")
 
 
 class History:
-    """Rows in the order in which they came; any thread may read and append.
+    """Append-only rows in order of arrival; any thread may read and append.
 
     Each row is packed into bytes; full chunks of bytes go to a temporary file that ends with the process.
     """
@@ -34,17 +34,17 @@ class History:
         self._tail = bytearray()
         self._tail_starts: list[int] = []  # where each row of the tail begins
         self._chunks: list[tuple[int, int, int]] = []  # number of the first row, place in the file, length
-        self._kept: dict[int, bytes] = {}  # chunks that the disk did not take
+        self._chunks_in_memory: dict[int, bytes] = {}  # chunks that the disk did not take
         self._file: IO[bytes] | None = None
         self._end = 0
         self._length = 0
 
     def __len__(self) -> int:
-        """The count of rows."""
+        """Returns the count of rows."""
         return self._length
 
     def slot_number(self, slot: Slot) -> int:
-        """The number under which rows name `slot`."""
+        """Returns the number that stands for `slot` in rows."""
         number = self._numbers.get(slot)
         if number is None:
             with self._lock:
@@ -56,16 +56,16 @@ class History:
     def append(self, step: int, slots: Sequence[int], numbers: np.ndarray) -> None:
         """Add the row of `step`: slots by number, and their numbers one after the other."""
         wide = np.ascontiguousarray(numbers, np.float64)
-        packed = HEAD.pack(step, len(slots), len(wide)) + np.asarray(slots, np.uint32).tobytes() + wide.tobytes()
+        packed = ROW_HEADER.pack(step, len(slots), len(wide)) + np.asarray(slots, np.uint32).tobytes() + wide.tobytes()
         with self._lock:
             self._tail_starts.append(len(self._tail))
             self._tail += packed
             self._length += 1
-            if len(self._tail) >= CHUNK:
-                self._put_away()
+            if len(self._tail) >= CHUNK_BYTES:
+                self._spill_to_disk()
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
-        """The rows from number `start` to `stop`, which are those of now when none is given."""
+        """Yields the rows from number `start` to `stop`, by default all that there are at the call."""
         stop = self._length if stop is None else min(stop, self._length)
         while start < stop:
             first, block = self._block(start)
@@ -75,7 +75,7 @@ class History:
                     start = number + 1
 
     def readings(self, start: int = 0, stop: int | None = None) -> Iterator[Reading]:
-        """What `rows` gives, value by value."""
+        """Yields the readings of `rows`, one value at a time."""
         for row in self.rows(start, stop):
             yield from row.readings()
 
@@ -84,7 +84,7 @@ class History:
         if file is not None:
             file.close()
 
-    def _put_away(self) -> None:
+    def _spill_to_disk(self) -> None:
         first = self._length - len(self._tail_starts)
         block = bytes(self._tail)
         try:
@@ -93,32 +93,32 @@ class History:
             if _write_at(self._file, self._end, block) != len(block):
                 raise OSError("the disk took a part only")
         except OSError as error:
-            if not self._kept:
+            if not self._chunks_in_memory:
                 log.warning("the monitor's history stays in memory: its temporary file cannot be written (%s)", error)
-            self._kept[first] = block
+            self._chunks_in_memory[first] = block
         self._chunks.append((first, self._end, len(block)))
         self._end += len(block)
         self._tail = bytearray()
         self._tail_starts = []
 
     def _block(self, number: int) -> tuple[int, bytes]:
-        """The chunk that holds row `number`, and the number of its first row."""
+        """Returns the chunk with row `number`, and the number of its first row."""
         with self._lock:
             first_of_tail = self._length - len(self._tail_starts)
             if number >= first_of_tail:
                 begin = self._tail_starts[number - first_of_tail]
                 return number, bytes(self._tail[begin:])
             first, place, length = self._chunks[bisect.bisect(self._chunks, (number, 1 << 62, 0)) - 1]
-            if first in self._kept:
-                return first, self._kept[first]
+            if first in self._chunks_in_memory:
+                return first, self._chunks_in_memory[first]
             assert self._file is not None
             return first, _read_at(self._file, place, length)
 
     def _unpacked(self, block: bytes) -> Iterator[Row]:
         at = 0
         while at < len(block):
-            step, slots, numbers = HEAD.unpack_from(block, at)
-            at += HEAD.size
+            step, slots, numbers = ROW_HEADER.unpack_from(block, at)
+            at += ROW_HEADER.size
             named = [self.slots[number] for number in np.frombuffer(block, np.uint32, slots, at)]
             at += 4 * slots
             yield Row(step, named, np.frombuffer(block, np.float64, numbers, at))

@@ -1,4 +1,15 @@
-"""What a metric is: a name, what it needs, and how it makes a value of it; `@mk.metric` registers one."""
+"""Metrics: their registry, the decorator `@mk.metric`, and the names of what they can read.
+
+For authors of metrics. A metric of one step is a function `fn(*needed) -> value`; one that keeps state is a class with
+`compute`, or with `update` per step and `compute` at the end of a window. `needs` names its arguments: tensors of the
+forward, gradients, weights, or derived values such as `ForwardOutputMoments`, which are computed once for all metrics.
+A value is a number, a vector or a dict of these. `NoValueError` records NaN with a reason; any other exception stops
+this metric of this module with one warning, and never the training. `ranks` is the rule for merging over ranks.
+
+    @mk.metric("NegativeShare", needs="ForwardOutput")
+    def negative_share(output):
+        return (output < 0).float().mean()
+"""
 
 from __future__ import annotations
 
@@ -8,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.registry import Registry, check_function
 
-Made = TypeVar("Made", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # what a metric may need -> what it is given
 FORWARD = {
@@ -35,7 +46,7 @@ STEP = {
     "Loss": "the latest number logged as `loss`",
 }
 NEEDS = {**FORWARD, **BACKWARD, **STEP}
-MERGED = ("mean", "norm", "sum", "min", "max", "histogram")  # how values of several processes may be merged
+MERGE_RULES = ("mean", "norm", "sum", "min", "max", "histogram")  # how values of several processes may be merged
 
 
 class NoValueError(ModuleKGError):
@@ -43,7 +54,7 @@ class NoValueError(ModuleKGError):
 
 
 class NoDataError(NoValueError):
-    """Tensors on the meta device, which no metric of any module has a value for."""
+    """Tensors on the meta device, of which no metric has a value."""
 
     def __init__(self) -> None:
         super().__init__("its tensors are on the meta device and hold no data")
@@ -65,31 +76,31 @@ class MetricKind:
     wants_module: bool = False
     keeps: str = ""  # the copy that it keeps between steps, in words
     before: bool = False  # whether it must also see the step before the scheduled one
-    made: Any = None  # the function or class that was registered
+    function: Any = None  # the function or class that was registered
     quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
     ranks: str = ""  # how the values of several processes are merged, where `merge.rules.RULES` does not say it
 
     @property
     def keeps_state(self) -> bool:
-        """Whether every module and call has an object of its own."""
-        return inspect.isclass(self.made)
+        """True for a metric class, which has one instance per module and call."""
+        return inspect.isclass(self.function)
 
     def __call__(self, **settings: Any) -> ConfiguredMetric:
         known = [
             name
-            for name, parameter in _parameters(self.made).items()
+            for name, parameter in _parameters(self.function).items()
             if parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not parameter.empty
         ]
         for name in settings:
             if name not in known:
-                hint = nearest(name, known)
-                raise ConfigError(f"the metric {self.name} has no setting {shown(name)!r}: {hint}")
+                hint = closest_match_hint(name, known)
+                raise ConfigError(f"the metric {self.name} has no setting {printable(name)!r}: {hint}")
         return ConfiguredMetric(self, settings)
 
 
 @dataclass(frozen=True)
 class ConfiguredMetric:
-    """A metric with its settings, as it may stand in a configuration instead of its name."""
+    """A metric with settings, which a configuration may hold in place of its name."""
 
     kind: MetricKind
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +110,7 @@ class ConfiguredMetric:
         return self.kind.name
 
     def instance(self) -> Any:
-        """A fresh object with `compute`, for one module and call."""
+        """Returns a new object with `compute`, for one module and call."""
         return self.kind.make(**self.settings)
 
 
@@ -107,7 +118,7 @@ METRICS: Registry[MetricKind] = Registry("metric")
 
 
 class _Function:
-    """A single-step metric that is a function."""
+    """A metric of one step that is a function."""
 
     def __init__(self, function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
         self.compute = functools.partial(function, **settings) if settings else function
@@ -120,7 +131,7 @@ def metric(
     before: bool = False,
     ranks: str = "",
     quick: Callable[[Any], Any] | None = None,
-) -> Callable[[Made], Made]:
+) -> Callable[[Decorated], Decorated]:
     """Register a metric: a function for values of one step, or a class for what keeps something between steps.
 
     A function is `fn(*needed) -> value`. A class is one object per module and call: `compute(self, *needed)` for one
@@ -179,16 +190,20 @@ def metric(
     wanted = (needs,) if isinstance(needs, str) else tuple(needs)
     for need in wanted:
         if need not in NEEDS:
-            raise UnknownNameError(f"a metric cannot need {shown(str(need))!r}: {nearest(str(need), NEEDS)}")
+            raise UnknownNameError(
+                f"a metric cannot need {printable(str(need))!r}: {closest_match_hint(str(need), NEEDS)}"
+            )
 
-    if ranks not in ("", *MERGED):
-        raise UnknownNameError(f"values of ranks cannot be merged by {shown(ranks)!r}: {nearest(ranks, MERGED)}")
+    if ranks not in ("", *MERGE_RULES):
+        raise UnknownNameError(
+            f"values of ranks cannot be merged by {printable(ranks)!r}: {closest_match_hint(ranks, MERGE_RULES)}"
+        )
 
     def decorate(made: Any) -> Any:
-        check_function(made, f"the metric {shown(names[0])!r}")
+        check_function(made, f"the metric {printable(names[0])!r}")
         is_class = inspect.isclass(made)
         if is_class and not hasattr(made, "compute"):
-            raise ConfigError(f"the metric class {shown(made.__name__)} has no compute(): it gives the value")
+            raise ConfigError(f"the metric class {printable(made.__name__)} has no compute(): it gives the value")
         multi_step = is_class and hasattr(made, "update")
         called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
         wants_module = "module" in _parameters(called)
@@ -209,7 +224,7 @@ def metric(
 
 
 def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """By name; none of what cannot tell them, as some that are written in C."""
+    """The parameters of a callable by name; empty if it has no signature."""
     try:
         return inspect.signature(called).parameters
     except (TypeError, ValueError):
@@ -217,5 +232,5 @@ def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def kind_module(kind: MetricKind, made: Callable[..., Any]) -> None:
-    """A cell that runs again replaces its metric: the registry asks for the module of what it holds."""
+    """Set `__module__` of a kind, by which the registry lets a cell that runs again replace its metric."""
     object.__setattr__(kind, "__module__", getattr(made, "__module__", None))

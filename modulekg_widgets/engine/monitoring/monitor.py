@@ -1,7 +1,24 @@
-"""The monitor: watches a training through hooks on scheduled steps, and gives what it read to whoever looks."""
+"""Monitor of a training: measures metrics of modules through hooks, and gives their values.
+
+For training loops of any kind. A configuration maps modules to metrics with schedules; on scheduled steps alone, hooks
+read tensors of the forward, gradients and weights, never the model itself. `track(step)` ends a step: it measures
+weights, packs all values into one row that is copied to the host asynchronously, and prepares the hooks of the next
+step. Rows go to the history, which sinks and panels read in threads of their own. Under torch.distributed the values
+of all ranks are merged.
+
+Limits: call `track` once per step, after backward; at most 64 calls of a module per step; TorchScript modules are seen
+from outside; measured steps run without `torch.compile`. A failing metric gives NaN and one warning.
+
+    with mk.Monitor(model, {"conv*": ["WeightNorm", "linear(10)"]}) as monitor:
+        for step, batch in enumerate(loader):
+            train(batch)
+            monitor.track(step)
+    monitor.frame()
+"""
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,39 +27,93 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
-from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.monitoring.alerts import (
-    MOST_ALERTS,
-    ORIGIN,
+    MAX_ALERTS,
+    ORIGIN_METRIC,
     Bound,
-    Crossings,
+    BoundCrossings,
+    clear_later_origins,
     first_origin,
-    keep_first_origin,
 )
 from modulekg_widgets.engine.monitoring.config import Config, measurements, opaque_paths, root_of
 from modulekg_widgets.engine.monitoring.hessian import hessian
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
-from modulekg_widgets.engine.monitoring.hooks.gradients import Unscaled
+from modulekg_widgets.engine.monitoring.hooks.gradients import GradientUnscaler
+from modulekg_widgets.engine.monitoring.hooks.missing_values import MetaModules, WeightGradients
 from modulekg_widgets.engine.monitoring.hooks.module_hooks import ModuleHooks
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observation
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
-from modulekg_widgets.engine.monitoring.hooks.weight_gradients import WeightGradients
-from modulekg_widgets.engine.monitoring.hooks.without_data import WithoutData
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
-from modulekg_widgets.engine.monitoring.user_values import LoggedSteps, MonitorError, checked_step, logged_number
+from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow, TransferRing
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+# -------------------- Values logged by the user, and the step that they belong to
+
+
+class MonitorError(ModuleKGError, ValueError):
+    """An invalid call of a monitor: a step or a value that is no number."""
+
+
+class LoggedSteps:
+    """Step of logged values, for loops that log before `track` and for those that log after it."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # the step at which each name was logged last
+        self._follow_track: bool | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The names logged so far."""
+        return set(self._last)
+
+    def step_of(self, values: Mapping[str, Any], upcoming: int, tracked: int | None) -> int:
+        """The step of `values`: `upcoming` to a loop that logs first, else the one that was `tracked` last.
+
+        A name that comes again without a `track` between counts on by itself.
+        """
+        if self._follow_track is None:
+            self._follow_track = tracked is not None
+        at = tracked if self._follow_track and tracked is not None else upcoming
+        again = [self._last[name] + 1 for name in values if self._last.get(name, -1) >= at]
+        return max([at, *again])
+
+    def note(self, name: str, step: int) -> None:
+        self._last[name] = step
+
+
+def checked_step(step: Any) -> int:
+    """Returns `step` as an int; raises `MonitorError` for a negative or other value."""
+    try:
+        count = operator.index(step)
+    except TypeError:
+        raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
+    if isinstance(step, bool) or not 0 <= count < 1 << 63:
+        raise MonitorError(f"a step is a count from 0 on, below 2**63: {printable(str(step))} was passed")
+    return count
+
+
+def logged_number(name: str, value: Any) -> float:
+    """Returns a logged value as a float, also of a one-element tensor; raises `MonitorError` otherwise."""
+    try:
+        return float(value.detach() if isinstance(value, torch.Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(value).__name__
+        raise MonitorError(f"{printable(name)!r} is logged as a number: a {kind} was passed") from None
+
+
+# ----------------------------------------
 
 
 class Monitor(Run):
@@ -92,7 +163,7 @@ class Monitor(Run):
     {'OutputSndNorm': [0, 1, 2], 'WeightNorm': [0, 2]}
     """
 
-    @called_as("mk.Monitor")
+    @explain_keywords("mk.Monitor")
     def __init__(
         self,
         model: nn.Module,
@@ -108,11 +179,11 @@ class Monitor(Run):
         root = root_of(model)
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
-        self._ring = Ring()
-        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.holds)
+        self._ring = TransferRing()
+        self._writer = ValueWriter(self._ring.put, numbering(self.history, self._ring.ranks), self._ring.has_value)
         self._metrics = [ModuleMetric(measurement, self._writer, rank) for rank, measurement in enumerate(planned)]
         self._events = events_of([metric.schedule for metric in self._metrics])
-        self._crossings = Crossings(self._events, {metric.name for metric in self._metrics})
+        self._crossings = BoundCrossings(self._events, {metric.name for metric in self._metrics})
         self._ranks = (
             Ranks(planned, self._events, self.history, self._ring) if distributed and is_distributed() else None
         )
@@ -123,11 +194,11 @@ class Monitor(Run):
         self._at_track = ActiveMetrics(at_track)
         self._of_losses = ActiveMetrics([metric for metric in self._metrics if metric.needs == ("Loss",)])
         self._ahead = [metric for metric in self._metrics if metric.kind.before]
-        self._seeks_origin = any(metric.name == ORIGIN for metric in self._metrics)
+        self._seeks_origin = any(metric.name == ORIGIN_METRIC for metric in self._metrics)
         self.opaque_paths = opaque_paths(root)
         self._weight_gradients = WeightGradients(self._metrics)
-        self._without_data = WithoutData(root, self._metrics)
-        self._hooks = ModuleHooks(root, measured, None if scaler is None else Unscaled(scaler))
+        self._without_data = MetaModules(root, self._metrics)
+        self._hooks = ModuleHooks(root, measured, None if scaler is None else GradientUnscaler(scaler))
         self._collecting = threading.RLock()  # a panel may read while the training tracks
         self._sinks = SinkSet(self.history, self.name, self._ranks is None or self._ranks.rank == 0)
         self._next = 0 if start is None else checked_step(start)
@@ -144,7 +215,9 @@ class Monitor(Run):
         modules = len({metric.path for metric in self._metrics})
         state = f"next step {self._next}" if self.is_running else "stopped"
         opaque = f", {len(self.opaque_paths)} opaque" if self.opaque_paths else ""
-        return f"<Monitor of {shown(self.name)}: {len(self._metrics)} metrics of {modules} modules{opaque}, {state}>"
+        return (
+            f"<Monitor of {printable(self.name)}: {len(self._metrics)} metrics of {modules} modules{opaque}, {state}>"
+        )
 
     # -------------------------------------------------------------- running
 
@@ -160,7 +233,7 @@ class Monitor(Run):
             self.stop()
 
     def start(self) -> None:
-        """Attach the hooks that the next step needs; a running monitor stays as it is."""
+        """Attach the hooks of the next step; does nothing if the monitor runs."""
         if not self.is_running:
             self.is_running = True
             self._sinks.open()
@@ -169,7 +242,7 @@ class Monitor(Run):
             self._prepare()
 
     def stop(self) -> None:
-        """Detach all hooks, let go of all copies and deliver what is left to the sinks; what was read stays."""
+        """Detach all hooks, release all copies and flush the sinks; the values stay."""
         if not self.is_running:
             return
         self.is_running = False
@@ -177,14 +250,14 @@ class Monitor(Run):
         self._weight_gradients.release()
         self._ring.clear()
         for metric in self._metrics:
-            metric.forget()
+            metric.release()
         self._collect(wait=True)
         if self._ranks is not None:
             self._ranks.leave()
         self._sinks.close()
 
     def track(self, step: int) -> None:
-        """End a step: its values are read, and the hooks that the next one needs are attached.
+        """End a step: read its values, and attach the hooks of the next step.
 
         Call it once a step, after the backward pass and before or after the optimizer's step.
 
@@ -209,8 +282,8 @@ class Monitor(Run):
             for metric in self._at_track.at(step):
                 self._measure_at_track(metric, step)
             self._without_data.note(step)
-            self._weight_gradients.note_gone(step)
-            self._hooks.note_moved(step)
+            self._weight_gradients.note_cleared(step)
+            self._hooks.note_replaced(step)
         self._ring.close(step)
         self._next = step + (step - self._last if self._last is not None and step > self._last else 1)
         self._last = step
@@ -227,45 +300,45 @@ class Monitor(Run):
         self._hooks.prepare(self._next)
 
     def _measure_at_track(self, metric: ModuleMetric, step: int) -> None:
-        calls = self._hooks.kept(metric)
+        calls = self._hooks.observations(metric)
         for observation in calls or [self._at_step(metric)]:
-            observation.found["Loss"] = self._loss
+            observation.by_need["Loss"] = self._loss
             metric.measure(observation, step)
 
     def _at_step(self, metric: ModuleMetric) -> Observation:
-        """The observation of a metric that looks at weights, not at calls."""
+        """Returns the observation for a metric of weights."""
         return Observation(metric.module, 0, TRAIN, self._hooks.epoch)
 
     def _drop_unscheduled(self, step: int) -> None:
-        """The hooks were there for another step than this: what this one does not ask for is not kept."""
+        """Drop values that step `step` does not ask for, as the hooks were prepared for another one."""
         wanted = {(metric.path, metric.name) for metric in self._metrics if metric.schedule.due(step)}
         kept = {at for at, slot in enumerate(self.history.slots) if (slot.module, slot.metric) in wanted}
-        self._ring.keep(kept if self._ranks is None else kept | self._ranks.numbers)
+        self._ring.retain(kept if self._ranks is None else kept | self._ranks.numbers)
 
     def _collect(self, wait: bool, ended: int | None = None) -> None:
-        """Take in what has arrived on the host, merged with what other ranks have read at the step that has `ended`."""
+        """Append the rows that have arrived on the host, merged over ranks for the step `ended`."""
         with self._collecting:
             rows = self._ring.take(wait or self._ranks is not None)
             if self._ranks is not None:
                 rows = self._ranks.merged(rows, ended, self._next)
             for packed in rows:
                 self._take_in(packed)
-        self._sinks.nudge()
+        self._sinks.notify()
 
     def _take_in(self, packed: PackedRow, is_merged: bool = True) -> None:
         if self._seeks_origin:
-            keep_first_origin(packed, [self.history.slots[number] for number in packed.slots])
+            clear_later_origins(packed, [self.history.slots[number] for number in packed.slots])
         self.history.append(packed.step, packed.slots, packed.numbers)
-        if self._crossings.are_sought:
+        if self._crossings.is_active:
             slots = [self.history.slots[number] for number in packed.slots]
             self._heed(packed.step, slots, packed.numbers, is_merged)
 
     def _heed(self, step: int, slots: list[Slot], numbers: np.ndarray, is_merged: bool) -> None:
-        """Look for bounds that were crossed; ranks act together on what one of them alone has seen."""
-        alerts, crossed = self._crossings.among(Row(step, slots, numbers).readings())
-        self.alerts += alerts[: MOST_ALERTS - len(self.alerts)]
+        """Check bounds and events; ranks act together on an event that only one of them has seen."""
+        alerts, crossed = self._crossings.check(Row(step, slots, numbers).readings())
+        self.alerts += alerts[: MAX_ALERTS - len(self.alerts)]
         for event in crossed:
-            if is_merged or self._ranks is None or not self._ranks.pass_on(event):
+            if is_merged or self._ranks is None or not self._ranks.share_event(event):
                 event.due_at = max(self._next, step + 1)
 
     # -------------------------------------------------------------- what the user adds
@@ -295,19 +368,19 @@ class Monitor(Run):
             self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
-        if self._crossings.are_sought:
+        if self._crossings.is_active:
             self._heed(at, [self.history.slots[slot] for slot in slots], row, is_merged=False)
         if "loss" in values:
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
-        self._sinks.nudge()
+        self._sinks.notify()
 
     def _measure_loss(self, step: int) -> None:
-        """Metrics of the loss alone belong to the step that it was logged for, whenever `track` comes."""
-        ring = Ring()
+        """Measure metrics of the loss for the step that it was logged for."""
+        ring = TransferRing()
         for metric in self._of_losses.at(step):
             observation = self._at_step(metric)
-            observation.found["Loss"] = self._loss
+            observation.by_need["Loss"] = self._loss
             with torch.no_grad():
                 metric.measure(observation, step, ring.put)
         ring.close(step)
@@ -335,11 +408,11 @@ class Monitor(Run):
         for path, values in found.items():
             slots = [self.history.slot_number(Slot(path, name, 0, TRAIN, SCALAR)) for name in values]
             self.history.append(self._next, slots, np.array(list(values.values())))
-        self._sinks.nudge()
+        self._sinks.notify()
         return found
 
     def alert(self, metric: str, *, above: float | None = None, below: float | None = None, module: str = "*") -> None:
-        """Note in `alerts` each time that a value crosses a bound; NaN crosses each.
+        """Add an alert: `alerts` lists each time that a value crosses the bound; NaN crosses each.
 
         Parameters
         ----------
@@ -358,14 +431,16 @@ class Monitor(Run):
             Without a bound.
         """
         if above is None and below is None:
-            raise MonitorError(f"an alert on {shown(metric)} needs a bound: pass above= or below=")
+            raise MonitorError(f"an alert on {printable(metric)} needs a bound: pass above= or below=")
         known = {each.name for each in self._metrics} | self._logged.names
         if metric not in known and module == "*":
-            raise UnknownNameError(f"no module is measured by {shown(metric)!r}: {nearest(metric, known)}")
+            raise UnknownNameError(
+                f"no module is measured by {printable(metric)!r}: {closest_match_hint(metric, known)}"
+            )
         self._crossings.bounds.append(Bound(metric, module, above, below))
 
     def add_sink(self, sink: Any) -> None:
-        """Send every value to `sink` too, those read before included; of several ranks the first one sends.
+        """Add a sink, which gets all values, also earlier ones; of several ranks only the first one sends.
 
         Parameters
         ----------
@@ -386,23 +461,22 @@ class Monitor(Run):
 
     @property
     def reasons(self) -> dict[tuple[str, str], str]:
-        """Why a value is NaN, by (module, metric): the latest reason."""
+        """Reasons for NaN by (module, metric), the latest of each."""
         return dict(self._writer.reasons)
 
     @property
     def step(self) -> int:
-        """The step that is being measured."""
+        """The step that is measured now."""
         return self._next
 
     def unmeasured(self) -> list[tuple[str, str]]:
-        """What is configured and has had no value yet, as (module, metric): modules that were not called, or that
-        have no weight, or get no gradient."""
+        """Returns the configured (module, metric) without any value so far: not called, no weight, no gradient."""
         self._collect(wait=True)
         known = {(slot.module, slot.metric) for slot in self.history.slots}
         return [(m.path, m.name) for m in self._metrics if (m.path, m.name) not in known]
 
     @property
     def non_finite_origin(self) -> Alert | None:
-        """The first module that turned finite inputs into NaN or infinity, where `NonFiniteOrigin` is measured."""
+        """The first module that turned finite inputs into NaN or infinity, if `NonFiniteOrigin` is measured."""
         self._collect(wait=True)
         return first_origin(list(self.readings()))

@@ -1,4 +1,4 @@
-"""What one needs beside `mk.Monitor`: `mk.monitoring.Metric`, `.schedule`, `.metrics`, `.hessian`."""
+"""Namespace `mk.monitoring`: `Metric`, `metrics`, `schedule`, `hessian` and the classes of results."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def metrics() -> pd.DataFrame:
             "steps": ["several" if kind.multi_step else "one" for kind in kinds],
             "keeps": [kind.keeps for kind in kinds],
             "ranks": [rule_of(kind) for kind in kinds],
-            "meaning": [(inspect.getdoc(kind.made) or "").partition("\n")[0] for kind in kinds],
+            "meaning": [(inspect.getdoc(kind.function) or "").partition("\n")[0] for kind in kinds],
         }
     )

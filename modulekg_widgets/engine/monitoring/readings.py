@@ -1,4 +1,4 @@
-"""What a monitor has read: one value of one metric of one module, and how values stand in flat rows of numbers."""
+"""Readings: one value of one metric of one module, and the layout of values in rows of numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a value lies in a row: its parts as (key, length), the length None for a number and the key "" alone.
+    """Layout of a value: its parts as (key, length), with length None for a number, and key "" for a lone part.
 
     A number is `(("", None),)`, a vector of 64 `(("", 64),)`, a dict has one entry for each of its keys.
     """
@@ -64,7 +64,7 @@ class Form:
         return sum(1 if length is None else length for _, length in self.parts)
 
     def value(self, numbers: np.ndarray) -> Value:
-        """The value whose `numbers` these are; the vectors are copies."""
+        """Returns the value with these `numbers`; vectors are copies."""
         found: dict[str, float | np.ndarray] = {}
         start = 0
         for key, length in self.parts:
@@ -81,12 +81,12 @@ SCALAR = Form((("", None),))
 
 @lru_cache(maxsize=4096)
 def vector(length: int) -> Form:
-    """The form of `length` numbers in one dimension."""
+    """Returns the form of a vector of this length."""
     return Form((("", length),))
 
 
 class Slot(NamedTuple):
-    """A metric of a module in one call and phase: what a place in a row belongs to."""
+    """Key of a value in rows: a metric of a module in one call and phase."""
 
     module: str
     metric: str
@@ -97,7 +97,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was read at one step: the slots, and their numbers one after the other (float64)."""
+    """Values of one step: slots, and their numbers in sequence (float64)."""
 
     step: int
     slots: Sequence[Slot]
@@ -118,7 +118,7 @@ class Row:
 
 
 def flat(value: Value) -> tuple[Form, list[float]]:
-    """The form of a value and its numbers: how a value from outside, such as a file, gets into a row."""
+    """Returns the form of a value and its numbers, for values from files."""
     if isinstance(value, dict):
         parts: list[tuple[str, int | None]] = []
         numbers: list[float] = []

@@ -1,4 +1,4 @@
-"""A run: what a monitor has read, or a file has recorded, as a dict, as a table and as a stream."""
+"""Runs: the values of a live monitor or of a recorded file, as dict, table and stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import PHASES, TRAIN, Reading, Value
 
@@ -51,7 +51,7 @@ class Alert:
 
 
 class Run:
-    """Values by module, metric and step: the part that a live monitor and a recorded file have in common.
+    """Values by module, metric and step; base of the live monitor and of recordings.
 
     Parameters
     ----------
@@ -137,12 +137,14 @@ class Run:
             For another phase.
         """
         if phase is not None and phase not in PHASES:
-            raise UnknownNameError(f"there is no phase {shown(str(phase))!r}: {nearest(str(phase), PHASES)}")
+            raise UnknownNameError(
+                f"there is no phase {printable(str(phase))!r}: {closest_match_hint(str(phase), PHASES)}"
+            )
         return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)
 
 
 def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]:
-    """The values by module, metric and step."""
+    """Returns the values by module, metric and step."""
     found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
     for reading in readings:
         steps = found.setdefault(reading.module, {}).setdefault(reading.metric, {})
@@ -157,7 +159,7 @@ def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]
 
 
 def _by_call(calls: dict[int, Value]) -> Value | list[Value | None]:
-    """The value of a module that was called once, or a list by call, with None for a call that has no value."""
+    """The value of a module called once, or a list by call with None for missing ones."""
     if calls.keys() == {0}:
         return calls[0]
     return [calls.get(call) for call in range(max(calls) + 1)]

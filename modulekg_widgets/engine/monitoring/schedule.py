@@ -1,4 +1,4 @@
-"""When a metric is measured: schedules as small values, and the grammar in which a configuration writes them."""
+"""Schedules of metrics as small values, and the grammar for them in configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from modulekg_widgets.engine.errors import ModuleKGError, nearest, shown
+from modulekg_widgets.engine.errors import ModuleKGError, closest_match_hint, printable
 
 GRAMMAR = (
     "linear(interval, offset=0) · logarithmic(start, end, count) · steps(a, b, …) · range(start, stop, interval=1) · "
@@ -18,22 +18,22 @@ GRAMMAR = (
 
 
 class ScheduleError(ModuleKGError, ValueError):
-    """A schedule that cannot be read, or whose numbers make none."""
+    """An invalid schedule text, or numbers that make no schedule."""
 
 
 class Schedule(Protocol):
-    """Which steps are measured; steps count from 0."""
+    """Protocol of schedules; steps count from 0."""
 
     def due(self, step: int) -> bool:
-        """Whether a value belongs to this step."""
+        """True if this step has a value."""
         ...
 
     def watches(self, step: int) -> bool:
-        """Whether a metric of several steps has to see this step."""
+        """True if a metric of several steps reads this step."""
         ...
 
     def begins(self, step: int) -> bool:
-        """Whether a metric of several steps starts anew here."""
+        """True if a metric of several steps is reset at this step."""
         ...
 
 
@@ -63,7 +63,7 @@ class Linear(_SingleStep):
 
 @dataclass(frozen=True)
 class Steps(_SingleStep):
-    """Exactly these steps."""
+    """A fixed set of steps."""
 
     steps: frozenset[int]
 
@@ -90,7 +90,7 @@ class Window:
 
 @dataclass(frozen=True)
 class AnyOf(_SingleStep):
-    """The steps of any of several schedules."""
+    """Union of schedules."""
 
     schedules: tuple[Schedule, ...]
 
@@ -98,14 +98,14 @@ class AnyOf(_SingleStep):
         return any(each.due(step) for each in self.schedules)
 
 
-def united(schedules: list[Schedule]) -> Schedule:
-    """One schedule for several."""
+def union(schedules: list[Schedule]) -> Schedule:
+    """Returns one schedule for several."""
     return schedules[0] if len(schedules) == 1 else AnyOf(tuple(schedules))
 
 
 @dataclass(eq=False)
 class OnEvent(_SingleStep):
-    """The step after one at which another metric, of any module, crossed a bound."""
+    """The step after another metric, of any module, has crossed a bound."""
 
     metric: str
     bound: float
@@ -116,12 +116,12 @@ class OnEvent(_SingleStep):
         return step == self.due_at
 
     def crossed(self, value: float) -> bool:
-        """NaN crosses every bound: what cannot be compared deserves a look."""
+        """True if the value crosses the bound; NaN always does."""
         return math.isnan(value) or (value > self.bound if self.above else value < self.bound)
 
 
 def events_of(schedules: Iterable[Schedule]) -> list[OnEvent]:
-    """The events that these schedules wait for, each once."""
+    """Returns the distinct events that these schedules wait for."""
     found: dict[int, OnEvent] = {}
     for each in schedules:
         parts = each.schedules if isinstance(each, AnyOf) else (each,)
@@ -133,7 +133,7 @@ EVERY_STEP = Linear()
 
 
 def schedule(text: str) -> Schedule:
-    """The schedule that a text writes.
+    """Parse a schedule.
 
     Parameters
     ----------
@@ -160,21 +160,23 @@ def schedule(text: str) -> Schedule:
     """
     match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", text)
     if match is None:
-        raise ScheduleError(f"{shown(text)!r} is no schedule: write {GRAMMAR}")
+        raise ScheduleError(f"{printable(text)!r} is no schedule: write {GRAMMAR}")
     name, inside = match.groups()
     maker = _MAKERS.get(name)
     if maker is None:
-        raise ScheduleError(f"there is no schedule {shown(name)!r}: {nearest(name, _MAKERS)}; write {GRAMMAR}")
+        raise ScheduleError(
+            f"there is no schedule {printable(name)!r}: {closest_match_hint(name, _MAKERS)}; write {GRAMMAR}"
+        )
     words = [word.strip() for word in inside.split(",")] if inside.strip() else []
     try:
         return maker(words)
     except (ValueError, TypeError, OverflowError) as error:
         reason = str(error) if isinstance(error, ScheduleError) else "its numbers do not fit"
-        raise ScheduleError(f"{shown(text)!r} is no schedule: {reason}; write {GRAMMAR}") from None
+        raise ScheduleError(f"{printable(text)!r} is no schedule: {reason}; write {GRAMMAR}") from None
 
 
-def looks_like_schedule(text: str) -> bool:
-    """Whether a string stands for a schedule, not for a metric."""
+def is_schedule_text(text: str) -> bool:
+    """True for the text of a schedule, as opposed to the name of a metric."""
     return "(" in text or text.strip() in _MAKERS
 
 
@@ -234,7 +236,7 @@ def window(words: list[str]) -> Schedule:
 def on(words: list[str]) -> Schedule:
     metric, side, bound = words
     if side not in ("above", "below"):
-        raise ScheduleError(f"{shown(side)!r} stands where above or below is needed")
+        raise ScheduleError(f"{printable(side)!r} stands where above or below is needed")
     if math.isnan(float(bound)):
         raise ScheduleError("no value crosses NaN")
     return OnEvent(metric, float(bound), side == "above")

@@ -1,7 +1,7 @@
-"""What is known of the operators of torch and of users, stated once: nothing here knows a graph or an axis.
+"""Facts about ATen operators and users' operators, each in one place; graphs and axes are unknown here.
 
-Read recorded.py (a call, and the values in it), then signature.py (what a schema says of memory), arguments.py (reading
-a call by names) with user_operators.py (which operator one is like), and traits.py: the table of what operators do.
-formulas.py has what operators cost, cost.py looks it up.
-To add an operator: a rule in axes/rules; a name in a row of traits.py, where it does what others do; a cost.
+Read recorded_call.py (a call and its values), then signature.py (memory: writes and views), arguments.py (arguments by
+name) with user_operators.py (operators like others), and traits.py: the table of operator traits. formulas.py has the
+FLOPs, cost.py looks them up. To add an operator: a rule in axes/rules; a name in a row of traits.py, if it behaves as
+the others there; its FLOPs.
 """

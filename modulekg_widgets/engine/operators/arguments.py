@@ -1,6 +1,6 @@
-"""Reading the arguments of a call by name, whether given by position, by keyword or by default.
+"""The arguments of an operator call by name: positional, keyword or default.
 
-The names are those of the operator's schema. Of a user's operator that is like another one they are the other one's:
+Names are those of the operator's schema. A user's operator with `like=` is read by the names of that operator:
 `mk.axis_rule("mylib::norm", like="aten::layer_norm", args={"weight": "w"})` makes `call["weight"]` read `w`.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from modulekg_widgets.engine.errors import UnknownNameError, shown
-from modulekg_widgets.engine.operators.recorded import RecordedCall, nodes_in
+from modulekg_widgets.engine.errors import UnknownNameError, printable
+from modulekg_widgets.engine.operators.recorded_call import RecordedCall, nodes_in
 from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
-from modulekg_widgets.engine.operators.user_operators import remembered, user_operators
+from modulekg_widgets.engine.operators.user_operators import cached_by_overload, user_operators
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 
-class ArgumentPlace(NamedTuple):
-    """Where a call has an argument: by its own name and position; by neither where it is the default."""
+class ArgumentPosition(NamedTuple):
+    """The position of an argument: its name and index in the call, or neither where the default holds."""
 
     name: str | None
     position: int
@@ -27,28 +27,30 @@ class ArgumentPlace(NamedTuple):
 
 
 class SchemaReading(NamedTuple):
-    """How the arguments of an overload are read: by the names of which overload, and where each stands."""
+    """The mapping from argument names to positions, by the overload's own schema or by that of its `like=`."""
 
     overload: Any
-    places: dict[str, ArgumentPlace]
-    is_own: bool  # False where the names are those of the operator that it is like
+    positions: dict[str, ArgumentPosition]
+    is_native: bool  # False where the names are those of the operator that it is like
 
 
 class Arguments:
     """The arguments of one call by name."""
 
-    __slots__ = ("_args", "_is_own", "_kwargs", "_places", "overload")
+    __slots__ = ("_args", "_is_native", "_kwargs", "_positions", "overload")
 
     def __init__(self, overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.overload, self._places, self._is_own = reading_of(overload)
+        self.overload, self._positions, self._is_native = schema_reading(overload)
         self._args = args
         self._kwargs = kwargs
 
     def __getitem__(self, name: str) -> Any:
         """The argument of that name in the operator's schema, or its default."""
-        place = self._places.get(name)
+        place = self._positions.get(name)
         if place is None:
-            raise UnknownNameError(f"{schema_of(self.overload)} has no argument {shown(name)!r}: its rule asks for it")
+            raise UnknownNameError(
+                f"{schema_of(self.overload)} has no argument {printable(name)!r}: its rule asks for it"
+            )
         own, position, value, is_list = place
         if own is not None and own in self._kwargs:
             value = self._kwargs[own]
@@ -57,22 +59,22 @@ class Arguments:
         return [value] if is_list and isinstance(value, int) else value
 
     def has(self, name: str) -> bool:
-        """Whether the schema has an argument of that name."""
-        return name in self._places
+        """True if the schema has an argument of that name."""
+        return name in self._positions
 
     def get(self, name: str, default: Any = None) -> Any:
         """The argument, or `default` when the operator has none of this name."""
-        return self[name] if name in self._places else default
+        return self[name] if name in self._positions else default
 
     def may_change(self, name: str) -> bool:
-        """Whether a call can be made with another value of an argument."""
-        return name in self._places and self._places[name].name is not None
+        """True if the call can be repeated with another value of an argument."""
+        return name in self._positions and self._positions[name].name is not None
 
-    def changed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments and keywords of the call with other values of some, by name."""
+    def with_values(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the positional and keyword arguments with some values replaced."""
         args, kwargs = list(self._args), dict(self._kwargs)
         for name, value in values.items():
-            own, position, _, is_list = self._places[name]
+            own, position, _, is_list = self._positions[name]
             assert own is not None
             value = value[0] if is_list and len(value) == 1 else value
             if own not in kwargs and position < len(args):
@@ -81,9 +83,9 @@ class Arguments:
                 kwargs[own] = value
         return tuple(args), kwargs
 
-    def arranged(self) -> tuple[list[Any], dict[str, Any]]:
+    def native_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """The arguments and keywords as the operator takes them whose names they have."""
-        if self._is_own:
+        if self._is_native:
             return list(self._args), dict(self._kwargs)
         args, kwargs = [], {}
         for argument in schema_of(self.overload).arguments:
@@ -112,9 +114,9 @@ class OperatorCall(Arguments):
     def inputs(self) -> list[Any]:
         """The values among the arguments, in order."""
         given = self.operator.inputs
-        if self._is_own:
+        if self._is_native:
             return given
-        found = [node for name in self._places for node in nodes_in(self[name])]
+        found = [node for name in self._positions for node in nodes_in(self[name])]
         return found + [node for node in given if node not in found]
 
     @property
@@ -129,33 +131,33 @@ class OperatorCall(Arguments):
         return results[0] if results else self.inputs[0]
 
 
-def own_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def schema_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments of a call by the names in the operator's own schema."""
     return {
         name: kwargs[name] if name in kwargs else args[at] if at < len(args) else default
-        for name, (_, at, default, _) in _own_places(overload).items()
+        for name, (_, at, default, _) in _schema_positions(overload).items()
     }
 
 
 @cache
-def _own_places(overload: Any) -> dict[str, ArgumentPlace]:
+def _schema_positions(overload: Any) -> dict[str, ArgumentPosition]:
     """Reading a schema takes long."""
     every = schema_of(overload).arguments
-    return {each.name: ArgumentPlace(each.name, at, each.default_value) for at, each in enumerate(every)}
+    return {each.name: ArgumentPosition(each.name, at, each.default_value) for at, each in enumerate(every)}
 
 
-@remembered
-def reading_of(overload: Any) -> SchemaReading:
-    """How the arguments of an overload are read."""
+@cached_by_overload
+def schema_reading(overload: Any) -> SchemaReading:
+    """Returns the mapping from argument names to positions of an overload."""
     user = user_operators.get(schema_of(overload).name)
-    alike = None if user is None or user.like is None else alike_reading(overload, user.like, user.args)
-    return alike or SchemaReading(overload, _own_places(overload), True)
+    alike = None if user is None or user.like is None else reading_like(overload, user.like, user.args)
+    return alike or SchemaReading(overload, _schema_positions(overload), True)
 
 
-@remembered
-def read_name(overload: Any) -> str:
+@cached_by_overload
+def effective_name(overload: Any) -> str:
     """The plain name of an operator, or of the one that it is like."""
-    return plain_name(schema_of(reading_of(overload).overload).name)
+    return plain_name(schema_of(schema_reading(overload).overload).name)
 
 
 @cache
@@ -165,8 +167,8 @@ def _numbers(overload: Any) -> frozenset[str]:
 
 
 def number_arguments(overload: Any) -> frozenset[str]:
-    """The arguments, by their own names, that are numbers to compute with, or tensors for which one may stand."""
-    read, places, is_own = reading_of(overload)
+    """Returns the names of the arguments that are numbers, or tensors that a number may replace."""
+    read, places, is_own = schema_reading(overload)
     numbers = _numbers(read)
     return numbers if is_own else frozenset(places[name].name or "" for name in numbers & places.keys())
 
@@ -174,19 +176,19 @@ def number_arguments(overload: Any) -> frozenset[str]:
 # ----------------------------------------------------------------- operators that are like others
 
 
-def alike_reading(overload: Any, like: str, args: Mapping[str, str]) -> SchemaReading | None:
-    """How a call is read by the names of `like`, by its overload that fits best; None where torch has no such one.
+def reading_like(overload: Any, like: str, args: Mapping[str, str]) -> SchemaReading | None:
+    """Maps the arguments of an overload to those of the operator `like`; None where torch has no such operator.
 
     An argument stands where `args` says (theirs → own), else under its name, else at its position.
     """
-    every = [SchemaReading(theirs, _paired(overload, theirs, args), False) for theirs in overloads_of(like)]
+    every = [SchemaReading(theirs, _matched_arguments(overload, theirs, args), False) for theirs in overloads_of(like)]
     return max(every, key=lambda reading: _fitness(overload, reading, args), default=None)
 
 
-def missing_in(reading: SchemaReading, tensors: bool = False) -> list[str]:
+def missing_arguments(reading: SchemaReading, tensors: bool = False) -> list[str]:
     """The arguments, or the tensors among them, that the schema demands and a call does not have."""
     known = [each for each in schema_of(reading.overload).arguments if not tensors or _kind(each) == "tensor"]
-    return [each.name for each in known if _is_demanded(each) and each.name not in reading.places]
+    return [each.name for each in known if _is_demanded(each) and each.name not in reading.positions]
 
 
 def _is_demanded(argument: Any) -> bool:
@@ -194,18 +196,18 @@ def _is_demanded(argument: Any) -> bool:
 
 
 def _fitness(overload: Any, reading: SchemaReading, args: Mapping[str, str]) -> tuple[int, ...]:
-    own = {place.name for place in reading.places.values()}
-    named = sum(name == place.name or name in args for name, place in reading.places.items())
-    unused = len(_own_places(overload).keys() - own)
-    return (len(args.keys() & reading.places.keys()), -len(missing_in(reading)), named, -unused,
+    own = {place.name for place in reading.positions.values()}
+    named = sum(name == place.name or name in args for name, place in reading.positions.items())
+    unused = len(_schema_positions(overload).keys() - own)
+    return (len(args.keys() & reading.positions.keys()), -len(missing_arguments(reading)), named, -unused,
             len(reading.overload.tags))  # fmt: skip
 
 
-def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPlace]:
-    own, mine = _own_places(overload), schema_of(overload).arguments
+def _matched_arguments(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPosition]:
+    own, mine = _schema_positions(overload), schema_of(overload).arguments
     known = schema_of(theirs).arguments
     claimed = {*args.values(), *(each.name for each in known if each.name not in args)}
-    places: dict[str, ArgumentPlace] = {}
+    places: dict[str, ArgumentPosition] = {}
     for at, each in enumerate(known):
         name = args.get(each.name, each.name if each.name not in args.values() else None)
         if name not in own and at < len(mine) and not each.kwarg_only and mine[at].name not in claimed:
@@ -214,12 +216,12 @@ def _paired(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, Ar
             is_list = "List[int]" in str(each.type) and "List" not in str(mine[own[name].position].type)
             places[each.name] = own[name]._replace(is_list=is_list)
         elif not _is_demanded(each):
-            places[each.name] = ArgumentPlace(None, -1, each.default_value)
+            places[each.name] = ArgumentPosition(None, -1, each.default_value)
     return places
 
 
 def _kind(argument: Any) -> str:
-    """Whether an argument is a tensor, or which sort of number: at one position only the same sort is the same."""
+    """Returns the kind of an argument, as "tensor", "flag" or "number"; only equal kinds match by position."""
     text = str(argument.type)
     kinds = {"Tensor": "tensor", "bool": "flag", "int": "number", "float": "number", "number": "number"}
     return next((kind for part, kind in kinds.items() if part in text), text)

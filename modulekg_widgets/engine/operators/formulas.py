@@ -1,7 +1,7 @@
-"""What operators cost beside the multiply-adds that torch counts: operations per element, by ATen name.
+"""FLOP formulas of the operators that torch's FLOP counter does not know, by ATen name.
 
-A call of any function counts one, an exponential as an addition. Moving, making and choosing numbers counts nothing.
-An operator that stands nowhere here and that neither torch's formulas nor its tags cover has no known cost.
+Any function, as an exponential, counts 1 per element. Moving, creating and selecting numbers counts 0. An operator
+without an entry here, in torch's formulas or by its tags has no known cost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.recorded import Value
+from modulekg_widgets.engine.operators.recorded_call import Value
 
 Formula = Callable[[OperatorCall], "float | None"]
 F = TypeVar("F", bound=Formula)
@@ -80,17 +80,17 @@ PER_INPUT = _by_name({
     5: "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
 })  # fmt: skip
 
-apart: dict[str, Formula] = {}  # of what is made of multiply-adds but for a part: that part
+elementwise_parts: dict[str, Formula] = {}  # of what is made of multiply-adds but for a part: that part
 formulas: dict[str, Formula] = {}  # what takes more than a number per element
 multiply_adds: set[str] = set()  # those of them that count multiplications and additions in pairs
-written_out: set[str] = set()  # those of them whose parts torch's FlopCounterMode counts where it sees them
+counted_by_torch: set[str] = set()  # those of them whose parts torch's FlopCounterMode counts where it sees them
 
 
 def _formula(*names: str, pairs: bool = False, parts: bool = False) -> Callable[[F], F]:
     def register(formula: F) -> F:
         formulas.update(dict.fromkeys(names, formula))
         multiply_adds.update(names if pairs or parts else ())
-        written_out.update(names if parts else ())
+        counted_by_torch.update(names if parts else ())
         return formula
 
     return register
@@ -171,10 +171,15 @@ def _embedding_bag(call: OperatorCall) -> float:
 
 # ------------------------------------------------------- recurrent layers, as their steps
 
-IN_A_STEP = {"lstm": 13, "gru": 10, "rnn_tanh": 2, "rnn_relu": 2}  # functions, sums and products of each hidden index
+FLOPS_PER_STEP = {
+    "lstm": 13,
+    "gru": 10,
+    "rnn_tanh": 2,
+    "rnn_relu": 2,
+}  # functions, sums and products of each hidden index
 
 
-def cells(call: OperatorCall) -> list[list[Value]]:
+def recurrent_cells(call: OperatorCall) -> list[list[Value]]:
     """The weights and biases of each layer and direction of a recurrent layer."""
     every = call["params"]
     count = len(every) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
@@ -182,16 +187,16 @@ def cells(call: OperatorCall) -> list[list[Value]]:
 
 
 def _steps(call: OperatorCall) -> int:
-    """How many times a cell is called for one sample."""
+    """Returns the number of cell calls for one batch."""
     return call.inputs[0].numel() // max(call.inputs[0].shape[-1], 1)
 
 
-def _beside_products(call: OperatorCall) -> float:
-    """What the steps do beside products; biases are added apart where the first layer gets a transposed input."""
+def _elementwise_flops(call: OperatorCall) -> float:
+    """Returns the FLOPs of the steps without matrix products; biases count where they are added separately."""
     first = call.inputs[0]
-    own = sum(IN_A_STEP[call.name] * _hidden(cell) for cell in cells(call))
+    own = sum(FLOPS_PER_STEP[call.name] * _hidden(cell) for cell in recurrent_cells(call))
     if call.get("batch_first") and call["has_biases"] and min(first.shape[:2]) > 1:
-        own += sum(cell[0].shape[0] for cell in cells(call)[: 2 if call["bidirectional"] else 1])
+        own += sum(cell[0].shape[0] for cell in recurrent_cells(call)[: 2 if call["bidirectional"] else 1])
     return _steps(call) * own
 
 
@@ -202,11 +207,11 @@ def _hidden(cell: list[Value]) -> int:
 
 @_formula(*_aten("lstm gru rnn_tanh rnn_relu"), parts=True)
 def _recurrent(call: OperatorCall) -> float:
-    weights = sum(each.numel() for cell in cells(call) for each in cell if each.dim() == 2)
-    return 2 * _steps(call) * weights + _beside_products(call)
+    weights = sum(each.numel() for cell in recurrent_cells(call) for each in cell if each.dim() == 2)
+    return 2 * _steps(call) * weights + _elementwise_flops(call)
 
 
-apart.update(dict.fromkeys(_aten("lstm gru rnn_tanh rnn_relu"), _beside_products))
+elementwise_parts.update(dict.fromkeys(_aten("lstm gru rnn_tanh rnn_relu"), _elementwise_flops))
 
 # ----------------------------------------------------------------- normalisation
 

@@ -1,4 +1,4 @@
-"""What the schema of an operator says of its tensors: which are written, and whose memory the results share."""
+"""Facts from an operator's schema: the arguments that it writes, and the memory that its results share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from modulekg_widgets.engine.torch_runtime.private import has_kernel, schema_of
 
 # calls that only ask about a tensor
-_QUESTIONS = {
+_METADATA_QUERIES = {
     "prim::device", "prim::dtype", "prim::layout", "aten::is_contiguous", "aten::size", "aten::sym_size",
     "aten::stride", "aten::sym_stride", "aten::numel", "aten::sym_numel", "aten::dim", "aten::storage_offset",
     "aten::sym_storage_offset", "aten::is_same_size", "aten::is_complex", "aten::is_floating_point",
@@ -20,11 +20,11 @@ _QUESTIONS = {
 }  # fmt: skip
 
 
-_STORED = {
+_SPARSE_QUERIES = {
     "aten::_values", "aten::values", "aten::_indices", "aten::indices", "aten::crow_indices", "aten::col_indices",
     "aten::ccol_indices", "aten::row_indices", "aten::_nnz",
 }  # fmt: skip
-_READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_DATA_DEPENDENT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -33,28 +33,30 @@ class Signature:
 
     __slots__ = (
         "is_composite",
-        "is_question",
+        "is_metadata_query",
         "overload",
         "reads_data",
-        "reads_stored",
+        "reads_sparse_count",
         "takes_device",
         "views",
         "writes",
-        "writes_named",
+        "writes_by_keyword",
     )
 
     def __init__(self, overload: Any) -> None:
         schema = schema_of(overload)
         self.overload = overload
-        self.is_question = schema.name in _QUESTIONS
+        self.is_metadata_query = schema.name in _METADATA_QUERIES
         # questions of `prim` are in no table of kernels
-        self.is_composite = not self.is_question and has_kernel(overload.name(), "CompositeImplicitAutograd")
+        self.is_composite = not self.is_metadata_query and has_kernel(overload.name(), "CompositeImplicitAutograd")
         self.takes_device = any(argument.name == "device" for argument in schema.arguments)
         # turns data into Python values or shapes: another input may take another way; an index only by its masks
-        self.reads_data = schema.name == "torchvision::nms" or bool(_READING & {*overload.tags})
-        self.reads_stored = schema.name in _STORED  # its shapes go by how many elements a sparse tensor stores
+        self.reads_data = schema.name == "torchvision::nms" or bool(_DATA_DEPENDENT_TAGS & {*overload.tags})
+        self.reads_sparse_count = (
+            schema.name in _SPARSE_QUERIES
+        )  # its shapes go by how many elements a sparse tensor stores
         self.writes: list[int] = []  # positions of the arguments that are written
-        self.writes_named: list[str] = []  # names of those that are passed by keyword only
+        self.writes_by_keyword: list[str] = []  # names of those that are passed by keyword only
         shared: set[str] = set()
         for result in schema.returns:
             if result.alias_info is not None:
@@ -65,20 +67,20 @@ class Signature:
             if alias is None:
                 continue
             if alias.is_write:
-                (self.writes_named if argument.kwarg_only else self.writes).append(
+                (self.writes_by_keyword if argument.kwarg_only else self.writes).append(
                     argument.name if argument.kwarg_only else position  # type: ignore[arg-type]
                 )
             elif self.views is None and (shared & set(alias.before_set) or "*" in alias.after_set):
                 self.views = position  # "*": the results are a list of views, as of split and unbind
 
     def depends_on_data(self, dtypes: Iterable[torch.dtype]) -> bool:
-        """Whether a call with tensors of these dtypes gives Python values or shapes that the data decide."""
+        """True if a call with tensors of these dtypes returns Python values or shapes that depend on data."""
         return self.reads_data and (schema_of(self.overload).name != "aten::index" or any(d in _MASKS for d in dtypes))
 
     @property
     def is_pure(self) -> bool:
-        """Whether equal layouts in give equal layouts out, and nothing is written."""
-        return not self.writes and not self.writes_named
+        """True if the operator writes nothing, so that equal input layouts give equal output layouts."""
+        return not self.writes and not self.writes_by_keyword
 
 
 def plain_name(name: str) -> str:
@@ -92,7 +94,7 @@ def base_name(name: str) -> str:
 
 
 def overloads_of(name: str) -> list[Any]:
-    """The overloads of an operator by its name, without those that write into results that are given."""
+    """Returns the overloads of an operator by name, without the `out=` variants."""
     namespace, _, operator = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), operator, None) if namespace and operator else None
     every = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
@@ -105,6 +107,6 @@ def signature_of(overload: Any) -> Signature:
     return Signature(overload)
 
 
-def on_meta(kwargs: dict[str, Any]) -> dict[str, Any]:
+def with_meta_device(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keywords of a factory or a copy, its device changed to meta."""
     return {**kwargs, "device": torch.device("meta")}

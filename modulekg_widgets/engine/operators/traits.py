@@ -1,8 +1,12 @@
-"""What operators do with the values that they get, stated once: axis rules, dry run, masked reference and criteria ask.
+"""Traits of operators: what they do with values beyond axes, one table for rules, dry runs, masks and criteria.
 
-A row names operators of ATen (with the underscore of writing in place left out) and the traits that they have; rules
-are registered for the names of a row, so that a family of operators is listed in one place. An operator may stand in
-several rows. What stands in none is pointwise where torch tags it so, and has no other trait.
+A row names ATen operators (without the underscore of in-place variants) and sets their traits, as
+`SOFTMAX = row("_softmax softmax", reads_whole=True, is_softmax=True)`. Axis rules are registered for the names of a
+row, so that a family of operators is listed once; an operator may be in several rows. What is in none is pointwise if
+torch tags it so, and has no other trait. To let an operator behave as a known one, add its name to that row.
+
+>>> traits_named("aten::relu_").keeps_numbers, traits_named("aten::sort").reads_whole
+(True, True)
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.operators.arguments import Arguments, reading_of
+from modulekg_widgets.engine.operators.arguments import Arguments, schema_reading
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
-from modulekg_widgets.engine.operators.user_operators import remembered
+from modulekg_widgets.engine.operators.user_operators import cached_by_overload
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
@@ -25,7 +29,7 @@ DROPPED, FLIPPED, FILLED = "what went in, or zero", "one by a probability, or ze
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of one operator."""
+    """The traits of one operator, beyond its axis rule."""
 
     pointwise: bool = False  # every element of the result comes of the elements at its place
     copies: bool = False  # the result is the tensor that went in
@@ -55,7 +59,7 @@ class Traits:
 
     @property
     def scales(self) -> bool:
-        """Whether it multiplies by a gain, the argument `weight`, what it has normalized."""
+        """True if the operator multiplies the normalized values by its argument `weight`."""
         return self.normalizes in (CHANNELS, LAST, GROUPS)
 
 
@@ -65,7 +69,7 @@ _table: dict[str, Traits] = {}
 
 
 def row(names: str, **traits: Any) -> tuple[str, ...]:
-    """The full names of some operators, which from now on have these traits."""
+    """Adds traits to the table for some operators, and returns their full names."""
     found = tuple(name if "::" in name else f"aten::{name}" for name in names.split())
     for name in found:
         _table[name] = replace(_table.get(name, NO_TRAITS), **traits)
@@ -217,10 +221,10 @@ row("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 # ----------------------------------------------------------------------------- look-up
 
 
-@remembered
+@cached_by_overload
 def traits_of(overload: Any) -> Traits:
-    """The traits of an operator, or of the one that it is said to be like."""
-    read = reading_of(overload).overload
+    """Returns the traits of an operator, or of the operator in its `like=`."""
+    read = schema_reading(overload).overload
     name = schema_of(read).name
     if has_traits(name):
         return traits_named(name)
@@ -243,10 +247,10 @@ def operators_with(trait: str) -> dict[str, Any]:
 
 
 def has_traits(name: str) -> bool:
-    """Whether the table has a row for an operator."""
+    """True if the table has a row for an operator."""
     return name in _table or base_name(name) in _table
 
 
 def is_tagged_pointwise(name: str) -> bool:
-    """Whether torch tags an operator, or what it is the writing form of, as pointwise: it tags few of the latter."""
+    """True if torch tags the operator, or its functional variant, as pointwise."""
     return any(torch.Tag.pointwise in each.tags for each in overloads_of(base_name(name)))

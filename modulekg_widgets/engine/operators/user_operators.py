@@ -1,4 +1,4 @@
-"""What users say of operators of their own: shape, value and cost, and which operator one is like."""
+"""Operators of users: shape, value and FLOPs functions, and the operator that each is like."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 
 from modulekg_widgets.engine.registry import Registry
 
-Found = TypeVar("Found")
-TAKEN = "{} has a rule already: choose another operator"
+Derived = TypeVar("Derived")
+DUPLICATE_RULE = "{} has a rule already: choose another operator"
 
 
 @dataclass(frozen=True, slots=True)
 class UserOperator:
-    """How an operator runs on tensors without data (`shape`) and with data (`value`), and what it costs (`flops`)."""
+    """A user's operator: its shape function, its value function, its FLOPs, and the operator that it is like."""
 
     shape: Callable[..., Any] | None = None
     value: Callable[..., Any] | None = None
@@ -26,7 +26,7 @@ class UserOperator:
     args: Mapping[str, str] = field(default_factory=dict)  # arguments of `like` by other names here: theirs → own
 
     def __call__(self, func: Any, args: list[Any], kwargs: dict[str, Any], on_meta: bool) -> Any:
-        """What a call gives: run by the user's function where there is one, else by the operator itself.
+        """Runs the operator, by the user's function where there is one.
 
         `shape` gets the operator's arguments and returns a shape (for a result like the first tensor), or tensors.
         """
@@ -42,15 +42,15 @@ class UserOperator:
         return func(*args, **kwargs)
 
 
-user_operators: Registry[UserOperator] = Registry("operator", taken=TAKEN)
+user_operators: Registry[UserOperator] = Registry("operator", duplicate_message=DUPLICATE_RULE)
 
 
-def remembered(find: Callable[[Any], Found]) -> Callable[[Any], Found]:
+def cached_by_overload(find: Callable[[Any], Derived]) -> Callable[[Any], Derived]:
     """A function of an overload that answers from memory until a user says something of an operator."""
-    known: dict[int, tuple[Any, object, Found]] = {}  # by the overload's address: hashing takes long
+    known: dict[int, tuple[Any, object, Derived]] = {}  # by the overload's address: hashing takes long
 
     @wraps(find)
-    def answer(overload: Any) -> Found:
+    def answer(overload: Any) -> Derived:
         entry = known.get(id(overload))
         if entry is None or entry[0] is not overload or entry[1] is not user_operators.entries:
             entry = known[id(overload)] = overload, user_operators.entries, find(overload)

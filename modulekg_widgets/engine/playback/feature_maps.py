@@ -1,4 +1,4 @@
-"""Pictures of an output: bytes 0 to 254 from the least to the greatest value of a map, 255 where it is not finite."""
+"""Feature maps of an output as bytes: 0 to 254 from minimum to maximum, 255 for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from modulekg_widgets.engine.playback.summaries import plain
+from modulekg_widgets.engine.playback.summaries import real_elements
 
 Tensor = torch.Tensor
-MOST_MAPS = 64  # of one page
-LARGEST_MAP = 64  # pixels of a channel's longer side
-TIMES_ALONE = 4  # a picture that stands alone may be so much larger
+MAX_MAPS_PER_PAGE = 64  # of one page
+MAX_MAP_SIDE = 64  # pixels of a channel's longer side
+SINGLE_MAP_SCALE = 4  # a picture that stands alone may be so much larger
 STRIP = 64  # values in a row of a strip
 NOT_FINITE = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Maps:
+class FeatureMaps:
     """One page of the pictures of one item's output.
 
     `form` is "channels" (one map each), "heat" (one map, rows × columns), "strip" (one map of single values, row after
@@ -37,55 +37,55 @@ class Maps:
     pixels: bytes = b""
 
 
-def maps_of(single: Tensor, page: int, side: int = LARGEST_MAP) -> Maps:
+def feature_maps(single: Tensor, page: int, side: int = MAX_MAP_SIDE) -> FeatureMaps:
     """The pictures of one item (its tensor without the batch dimension); a page that is too high is the last one.
 
     What is larger than `side` pixels is averaged.
     """
     dimensions = single.dim()
     if not single.numel() or dimensions > 4:
-        return Maps("none")
+        return FeatureMaps("none")
     if dimensions <= 1:
         return _strip(single.reshape(-1), page)
     if dimensions == 2:
-        return _heat(single, TIMES_ALONE * side)
+        return _heat(single, SINGLE_MAP_SCALE * side)
     depth = single.shape[1] // 2 if dimensions == 4 else None
     return _channels(single if depth is None else single[:, depth], page, depth, side)
 
 
-def pages_of(total: int, on_a_page: int) -> int:
+def page_count(total: int, on_a_page: int) -> int:
     return max(1, math.ceil(total / on_a_page))
 
 
-def _channels(single: Tensor, page: int, depth: int | None, side: int) -> Maps:
+def _channels(single: Tensor, page: int, depth: int | None, side: int) -> FeatureMaps:
     total, *sizes = single.shape
-    first = _first(page, total, MOST_MAPS)
-    averaged = _averaged(plain(single[first : first + MOST_MAPS]), side)
+    first = _first(page, total, MAX_MAPS_PER_PAGE)
+    averaged = _averaged(real_elements(single[first : first + MAX_MAPS_PER_PAGE]), side)
     ranges, pixels = _pixels(averaged.flatten(1))
     height, width = averaged.shape[1:]
-    return Maps("channels", width, height, first, total, tuple(sizes), depth, ranges, pixels)
+    return FeatureMaps("channels", width, height, first, total, tuple(sizes), depth, ranges, pixels)
 
 
-def _heat(single: Tensor, side: int) -> Maps:
-    averaged = _averaged(plain(single)[None], side)
+def _heat(single: Tensor, side: int) -> FeatureMaps:
+    averaged = _averaged(real_elements(single)[None], side)
     ranges, pixels = _pixels(averaged.flatten(1))
     height, width = averaged.shape[1:]
-    return Maps("heat", width, height, 0, 1, tuple(single.shape), None, ranges, pixels)
+    return FeatureMaps("heat", width, height, 0, 1, tuple(single.shape), None, ranges, pixels)
 
 
-def _strip(values: Tensor, page: int) -> Maps:
+def _strip(values: Tensor, page: int) -> FeatureMaps:
     total, on_a_page = values.numel(), STRIP * STRIP
     first = _first(page, total, on_a_page)
-    shown = plain(values[first : first + on_a_page])
+    shown = real_elements(values[first : first + on_a_page])
     width = min(STRIP, shown.numel())
     ranges, pixels = _pixels(shown[None])
     height = math.ceil(shown.numel() / width)
     padding = bytes(width * height - shown.numel())
-    return Maps("strip", width, height, first, total, (shown.numel(),), None, ranges, pixels + padding)
+    return FeatureMaps("strip", width, height, first, total, (shown.numel(),), None, ranges, pixels + padding)
 
 
 def _first(page: int, total: int, on_a_page: int) -> int:
-    return min(page, pages_of(total, on_a_page) - 1) * on_a_page
+    return min(page, page_count(total, on_a_page) - 1) * on_a_page
 
 
 def _averaged(maps: Tensor, largest: int) -> Tensor:
@@ -98,7 +98,7 @@ def _averaged(maps: Tensor, largest: int) -> Tensor:
 
 
 def _pixels(maps: Tensor) -> tuple[tuple[tuple[float, float], ...], bytes]:
-    """Ranges and bytes of maps × pixels; each map has a scale of its own."""
+    """Returns value ranges and pixel bytes of the maps; each map is scaled on its own."""
     maps = maps.double()
     finite = maps.isfinite()
     low = torch.where(finite, maps, math.inf).amin(1, keepdim=True)

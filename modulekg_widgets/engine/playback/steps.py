@@ -1,4 +1,4 @@
-"""Listening to a forward pass on real tensors: every module's call in order, summed up while its output is there."""
+"""The recorder of a forward pass on real tensors: module calls in order, with statistics of their outputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.identity.walk import Walk, class_name
-from modulekg_widgets.engine.playback.feature_maps import Maps, maps_of
+from modulekg_widgets.engine.playback.feature_maps import FeatureMaps, feature_maps
 from modulekg_widgets.engine.playback.summaries import (
     Statistics,
     TensorLayout,
-    Top,
+    TopOutputs,
     first_not_finite,
     has_data,
     item,
@@ -27,18 +27,18 @@ from modulekg_widgets.engine.playback.summaries import (
     layouts,
     main_tensor,
     statistics,
-    top,
+    top_outputs,
 )
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.torch_runtime.state import module_state
-from modulekg_widgets.engine.torch_runtime.structure import tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
 
-MOST_STEPS = 10_000
-SKETCH = 24  # pixels of the longer side of a channel in a sketch
-MOST_SKETCHED = 32 << 20  # bytes of all sketches
+MAX_STEPS = 10_000
+SKETCH_SIDE = 24  # pixels of the longer side of a channel in a sketch
+MAX_SKETCH_BYTES = 32 << 20  # bytes of all sketches
 _RAISED = object()
 
 
@@ -55,7 +55,7 @@ class ForwardStep:
     sources: tuple[int, ...] = ()  # numbers of the values that it took, equal where two steps share one
     value: int | None = None  # number of the value that it gave first
     statistics: Statistics | None = None  # of the first tensor of the output
-    top: Top | None = None  # of the first item of that
+    top: TopOutputs | None = None  # of the first item of that
     first_not_finite: int | None = None  # item with a NaN or an infinity
     batch_dim: int = 0
     is_result: bool = False  # gives what the model returns, a row of classes
@@ -67,7 +67,7 @@ class ForwardStep:
         return self.outputs[0] if self.outputs else None
 
 
-class HeldOutput:
+class CachedOutput:
     """An output in host memory, whole or one item of it."""
 
     def __init__(self, tensor: torch.Tensor, batch_dim: int, only: int | None = None) -> None:
@@ -76,14 +76,14 @@ class HeldOutput:
         self._batch_dim, self._only = batch_dim, only
 
     def item(self, number: int) -> torch.Tensor | None:
-        """Item `number`; None where another one is held."""
+        """Returns sample `number`; None where another one is cached."""
         if self._only is None:
             return item(self._tensor, number, self._batch_dim)
         return self._tensor if self._only == number else None
 
 
 class CallRecorder:
-    """The steps of one pass; outputs from step `first` on are kept as long as they go into `budget` bytes.
+    """The recorder of one pass: steps, statistics, and outputs from step `first` on within `budget` bytes.
 
     Of step `first` at least item `sample` is kept. With `every` all steps have statistics, and all values a sketch: a
     small picture of item `sample`, of the last item at most; without it that step alone has statistics.
@@ -94,27 +94,27 @@ class CallRecorder:
         self.dropped = 0
         self.error: str | None = None
         self.failed: int | None = None
-        self.held: dict[int, HeldOutput] = {}
-        self.sketches: dict[int, Maps] = {}  # by the number of the value
-        self._unsketched = MOST_SKETCHED
+        self.outputs: dict[int, CachedOutput] = {}
+        self.sketches: dict[int, FeatureMaps] = {}  # by the number of the value
+        self._unsketched = MAX_SKETCH_BYTES
         self._places = places
         self._index_of = {id(module): index for index, module in enumerate(places.modules)}
         self.sample = sample
         self._first, self._free, self._every = first, budget, every
         self._open: list[ForwardStep | None] = []  # None: a call that is no step
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
-        self._shared: dict[int, HeldOutput] = {}  # by the number of the value
+        self._shared: dict[int, CachedOutput] = {}  # by the number of the value
         self._count = 0
         self._thread = threading.get_ident()
 
     def fail(self, error: Exception) -> None:
-        """The pass ended with an error."""
+        """Records the error that ended the pass."""
         self.error = error_text(error)
         if self.failed is None and self.steps:
             self.failed = 0  # the model's own code, outside of its call
 
     def finish(self, result: Any) -> None:
-        """The pass ended; what gives a row of outputs to the caller gives classes, as far as one can tell."""
+        """Ends the recording; an output that is returned as (batch, classes) is marked as the result."""
         self.failed = None
         tensor = main_tensor(result)
         if tensor is None or tensor.dim() != 2 or not tensor.is_floating_point() or tensor.shape[1] < 2:
@@ -124,16 +124,16 @@ class CallRecorder:
             if step.value == number and step.statistics is not None:
                 step.is_result = True
                 if self._every and len(tensor):
-                    step.top = top(tensor.detach()[0], are_classes=True)
+                    step.top = top_outputs(tensor.detach()[0], are_classes=True)
 
     # ------------------------------------------------------------- the hooks
 
-    def entered(self, module: nn.Module, args: Any) -> None:
+    def on_enter(self, module: nn.Module, args: Any) -> None:
         """A module is called."""
         if threading.get_ident() == self._thread:
-            self._open.append(self._begun(module, args))
+            self._open.append(self._begin_step(module, args))
 
-    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any = _RAISED) -> None:
+    def on_exit(self, module: nn.Module, args: Any, kwargs: Any, output: Any = _RAISED) -> None:
         """A module's call ended; when it raised, torch passes neither keywords nor an output."""
         if threading.get_ident() != self._thread or not self._open:
             return
@@ -141,44 +141,44 @@ class CallRecorder:
         if step is None:
             return
         if output is _RAISED:
-            self._raised(step)
+            self._fail_step(step)
             return
         self.failed = None  # what was raised inside was caught inside
         try:
             with torch.no_grad(), DisableTorchFunctionSubclass():
-                self._ended(step, module, kwargs, output)
+                self._end_step(step, module, kwargs, output)
         except Exception:  # noqa: BLE001 - an output that cannot be read must not end the user's forward
             step.statistics, step.top = None, None
 
-    def _begun(self, module: nn.Module, args: Any) -> ForwardStep | None:
+    def _begin_step(self, module: nn.Module, args: Any) -> ForwardStep | None:
         place = self._index_of.get(id(module))
         if place is None:
             return None
-        if len(self.steps) == MOST_STEPS:
+        if len(self.steps) == MAX_STEPS:
             self.dropped += 1
             return None
         depth = sum(step is not None for step in self._open)
         step = ForwardStep(len(self.steps), self._places.path(place), class_name(module), depth)
         self.steps.append(step)
         try:
-            self._took(step, args)
+            self._add_inputs(step, args)
         except Exception:  # noqa: BLE001 - as above
             step.inputs = ()
         return step
 
-    def _took(self, step: ForwardStep, value: Any) -> None:
+    def _add_inputs(self, step: ForwardStep, value: Any) -> None:
         step.inputs += layouts(value)
         step.sources += tuple(self._number(tensor) for _, tensor in tensors(value))
 
-    def _raised(self, step: ForwardStep) -> None:
+    def _fail_step(self, step: ForwardStep) -> None:
         error = sys.exc_info()[1]
         step.error = error_text(error) if error is not None else "it raised an error"
         if self.failed is None:
             self.failed = step.index  # the innermost one leaves first
 
-    def _ended(self, step: ForwardStep, module: nn.Module, kwargs: Any, output: Any) -> None:
+    def _end_step(self, step: ForwardStep, module: nn.Module, kwargs: Any, output: Any) -> None:
         if kwargs:
-            self._took(step, kwargs)
+            self._add_inputs(step, kwargs)
         step.outputs = layouts(output)
         tensor = main_tensor(output)
         if tensor is None:
@@ -193,10 +193,10 @@ class CallRecorder:
             if step.statistics.non_finite:
                 step.first_not_finite = first_not_finite(tensor, step.batch_dim)
             if item_count(step.outputs[0].sizes, step.batch_dim):
-                step.top = top(item(tensor, 0, step.batch_dim))
+                step.top = top_outputs(item(tensor, 0, step.batch_dim))
         if self._every:
             self._sketch(step, tensor)
-        self._hold(step, tensor)
+        self._cache_output(step, tensor)
 
     def _number(self, tensor: torch.Tensor) -> int:
         """The number of a value: another one once the tensor has been written."""
@@ -212,32 +212,32 @@ class CallRecorder:
         number = min(self.sample, item_count(step.outputs[0].sizes, step.batch_dim) - 1)
         if number < 0 or step.value is None or step.value in self.sketches or self._unsketched < 0:
             return
-        found = maps_of(item(tensor, number, step.batch_dim), 0, SKETCH)
+        found = feature_maps(item(tensor, number, step.batch_dim), 0, SKETCH_SIDE)
         self._unsketched -= len(found.pixels)
         self.sketches[step.value] = found
 
-    def _hold(self, step: ForwardStep, tensor: torch.Tensor) -> None:
+    def _cache_output(self, step: ForwardStep, tensor: torch.Tensor) -> None:
         if step.index < self._first:
             return
         assert step.value is not None
         shared = self._shared.get(step.value)
         if shared is not None and not tensor.is_inference():
-            self.held[step.index] = shared  # as of a container and the last module in it
+            self.outputs[step.index] = shared  # as of a container and the last module in it
             return
         size = tensor.numel() * tensor.element_size()
         if size <= self._free:
             self._free -= size
-            self.held[step.index] = self._shared[step.value] = HeldOutput(tensor, step.batch_dim)
+            self.outputs[step.index] = self._shared[step.value] = CachedOutput(tensor, step.batch_dim)
         elif step.index == self._first:
-            self.held[step.index] = HeldOutput(tensor, step.batch_dim, self.sample)
+            self.outputs[step.index] = CachedOutput(tensor, step.batch_dim, self.sample)
 
 
 @contextmanager
-def listening(recorder: CallRecorder, stage: Stage) -> Iterator[None]:
+def recording_steps(recorder: CallRecorder, stage: Sandbox) -> Iterator[None]:
     """The recorder at work."""
     with (
-        hearing_calls(stage.copies, recorder.entered, recorder.left),
-        PlainAttention(),
+        module_call_hooks(stage.copies, recorder.on_enter, recorder.on_exit),
+        AttentionSlowPath(),
         torch.inference_mode(False),
         torch.no_grad(),
     ):
@@ -247,7 +247,7 @@ def listening(recorder: CallRecorder, stage: Stage) -> Iterator[None]:
 def error_text(error: BaseException) -> str:
     """Kind and message of an error on one line, whatever its own text does."""
     try:
-        message = shown(str(error).strip(), 300)
+        message = printable(str(error).strip(), 300)
     except Exception:  # noqa: BLE001 - a class of the user's
         message = "its text cannot be read"
-    return f"{shown(type(error).__name__)}: {message}" if message else shown(type(error).__name__)
+    return f"{printable(type(error).__name__)}: {message}" if message else printable(type(error).__name__)

@@ -1,4 +1,4 @@
-"""What a tensor holds, in a few numbers: its shape, statistics of its elements, and the largest of them."""
+"""Summaries of tensors: layout, statistics, and the largest elements."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
 Tensor = torch.Tensor
-MOST_TENSORS = 12  # of one call's inputs or outputs that are listed
-TOP = 5
-MOST_SAMPLED = 1 << 24  # elements of one item that are sorted
+MAX_TENSORS = 12  # of one call's inputs or outputs that are listed
+TOP_COUNT = 5
+MAX_RANKED = 1 << 24  # elements of one item that are sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class TopOutputs:
     """The largest outputs of one item: ((index, value, share), …), the largest first.
 
     `kind` is "class" (index, with its softmax share), "channel" (channel and the place in it) or "element".
@@ -50,11 +50,11 @@ class Top:
 
 
 def layouts(value: Any) -> tuple[TensorLayout, ...]:
-    """The layouts of all tensors in what a call took or gave."""
+    """Returns the layouts of all tensors among the inputs or outputs of a call."""
     found = []
     for name, tensor in tensors(value):
         found.append(TensorLayout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
-        if len(found) == MOST_TENSORS:
+        if len(found) == MAX_TENSORS:
             break
     return tuple(found)
 
@@ -64,7 +64,7 @@ def main_tensor(value: Any) -> Tensor | None:
     return next((tensor for _, tensor in tensors(value)), None)
 
 
-def plain(tensor: Tensor) -> Tensor:
+def real_elements(tensor: Tensor) -> Tensor:
     """The elements as real numbers without a graph: quantised ones decoded, of complex ones the absolute values."""
     tensor = tensor.detach()
     if tensor.is_quantized:
@@ -80,13 +80,13 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 
 def has_data(tensor: Tensor) -> bool:
-    """Whether the elements can be read: not those of meta, sparse and nested tensors."""
+    """True if the elements can be read: not for meta, sparse and nested tensors."""
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_nested
 
 
 def statistics(tensor: Tensor) -> Statistics:
     """The statistics of a tensor that has data."""
-    elements, count = plain(tensor).reshape(-1), tensor.numel()
+    elements, count = real_elements(tensor).reshape(-1), tensor.numel()
     finite = torch.isfinite(elements)
     present = elements if bool(finite.all()) else elements[finite]
     broken = count - present.numel()
@@ -103,7 +103,7 @@ def statistics(tensor: Tensor) -> Statistics:
 
 
 def item_count(sizes: tuple[int, ...], batch_dim: int) -> int:
-    """How many items of the batch a tensor of these sizes holds; what has one dimension at most is one item."""
+    """Returns the number of samples in a tensor; a tensor of at most one dimension is one sample."""
     return sizes[batch_dim] if len(sizes) > max(1, batch_dim) else 1
 
 
@@ -114,26 +114,26 @@ def item(tensor: Tensor, number: int, batch_dim: int) -> Tensor:
 
 def first_not_finite(tensor: Tensor, batch_dim: int) -> int | None:
     """The first item of the batch with a NaN or an infinity, of a tensor that has data; None where there is none."""
-    broken = ~torch.isfinite(plain(tensor))
+    broken = ~torch.isfinite(real_elements(tensor))
     if tensor.dim() <= max(1, batch_dim):
         return 0 if bool(broken.any()) else None
     found = broken.movedim(batch_dim, 0).flatten(1).any(1).nonzero()
     return int(found[0]) if len(found) else None
 
 
-def top(single: Tensor, are_classes: bool = False) -> Top:
-    """The largest outputs of one item that has data; NaNs are left out."""
-    elements = plain(single)
+def top_outputs(single: Tensor, are_classes: bool = False) -> TopOutputs:
+    """Returns the largest outputs of one sample; NaNs are ignored."""
+    elements = real_elements(single)
     if are_classes and elements.dim() == 1:
-        return Top("class", _largest(elements, _shares(elements)))
+        return TopOutputs("class", _largest(elements, _shares(elements)))
     if elements.dim() >= 3:
-        return Top("channel", _largest_channels(elements))
-    return Top("element", _largest(elements, None))
+        return TopOutputs("channel", _largest_channels(elements))
+    return TopOutputs("element", _largest(elements, None))
 
 
 def _largest(elements: Tensor, shares: Tensor | None) -> tuple[tuple[tuple[int, ...], float, float | None], ...]:
-    flat = elements.reshape(-1)[:MOST_SAMPLED]
-    values, places = torch.topk(_without_nan(flat), min(TOP, flat.numel()))
+    flat = elements.reshape(-1)[:MAX_RANKED]
+    values, places = torch.topk(_without_nan(flat), min(TOP_COUNT, flat.numel()))
     found = []
     for value, place in zip(values.tolist(), places.tolist(), strict=True):
         if value != -math.inf:
@@ -146,7 +146,7 @@ def _largest_channels(elements: Tensor) -> tuple[tuple[tuple[int, ...], float, f
     if not elements.numel():
         return ()
     peaks, places = _without_nan(elements.reshape(elements.shape[0], -1)).max(1)
-    values, channels = torch.topk(peaks, min(TOP, len(peaks)))
+    values, channels = torch.topk(peaks, min(TOP_COUNT, len(peaks)))
     inside = tuple(elements.shape[1:])
     return tuple(
         ((channel, *_unravelled(int(places[channel]), inside)), value, None)
@@ -160,7 +160,7 @@ def _without_nan(elements: Tensor) -> Tensor:
 
 
 def _shares(logits: Tensor) -> Tensor:
-    """Probabilities: the outputs themselves where they are such, else their softmax."""
+    """Returns probabilities: the outputs if they are a distribution, else their softmax."""
     is_distribution = bool((logits >= 0).all()) and abs(float(logits.sum()) - 1) < 1e-3
     return logits if is_distribution else torch.softmax(logits, 0)
 

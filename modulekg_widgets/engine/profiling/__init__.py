@@ -1,4 +1,4 @@
-"""How long a model takes on its device; nothing is measured unless somebody asks, and copies of the model run.
+"""Time of a model on its device; nothing is measured unless asked for, and copies of the model run.
 
-timing.py has passes that take turns, module_times.py the time of each module in them, profile.py the table of both.
+timing.py has runs that take turns, profile.py the time of each module and the table of all.
 """

@@ -1,4 +1,4 @@
-"""Timed passes of a model that stands ready on its device, in turn with others."""
+"""Interleaved timing of models on their device."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, printable
 from modulekg_widgets.engine.identity.walk import Walk
-from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 Mark = Any  # a moment: seconds, or an event of the device
 WARM_UP = 2  # passes that are not counted: the first ones allocate memory and choose kernels
-LEAST, MOST = 7, 200  # passes that are
+MIN_ROUNDS, MAX_ROUNDS = 7, 200  # passes that are
 SECONDS = 1.0  # for which passes go on beyond the least
-HINT = 31 << 20  # bytes: the most that malloc learns from
-PATIENCE = 4  # times as many seconds, where other processes have the machine
+LARGE_ALLOCATION = 31 << 20  # bytes: the most that malloc learns from
+WALL_TIME_FACTOR = 4  # times as many seconds, where other processes have the machine
 
 
 class Clock:
-    """Moments on a device, which computes behind the back of Python unless it is the CPU.
+    """A clock of a device: CUDA events, thread time for one CPU thread, else wall time.
 
     What one thread of the CPU computes is told by the clock of that thread, which stands while others have its core.
     """
@@ -39,8 +39,8 @@ class Clock:
         is_one_thread = self._is_cpu and torch.get_num_threads() == 1
         self.now = time.thread_time if is_one_thread else time.perf_counter
 
-    def settle(self) -> None:
-        """Wait until the device has done all that it was told."""
+    def synchronize(self) -> None:
+        """Waits until the device has finished."""
         if not self._is_cpu:
             torch.get_device_module(self.device).synchronize()
 
@@ -66,7 +66,7 @@ class TimedModel:
     def __init__(self, walked: Walk, copies: Sequence[nn.Module] | None, call: Call) -> None:
         self.walked = walked
         self.copies = copies
-        self.model = inside(unwrapped(walked.modules[0]))
+        self.model = unwrap_model(unwrapped(walked.modules[0]))
         self.clock = Clock(device_of(walked, call))
         self._call = call
         self._is_moved = len(_devices(walked)) == 1  # as inputs that a loader left on the CPU
@@ -77,12 +77,12 @@ class TimedModel:
             self._run(self._inputs())
 
     def time(self) -> float:
-        """Milliseconds of one pass from its call to the end of what the device does for it."""
+        """Returns the milliseconds of one pass, including the work on the device."""
         inputs = self._inputs()  # anew, for forward may write into them or let a cache grow
-        self.clock.settle()
+        self.clock.synchronize()
         start = self.clock.now()
         self._run(inputs)
-        self.clock.settle()
+        self.clock.synchronize()
         return 1e3 * (self.clock.now() - start)
 
     def _inputs(self) -> Call:
@@ -100,33 +100,35 @@ class TimedModel:
             raise
         except Exception as error:
             raise TraceError(
-                f"{shown(type(self.model).__name__)} does not run in eval mode on these inputs: "
-                f"{type(error).__name__}: {shown(str(error), 300)}; pass inputs that it takes as args="
+                f"{printable(type(self.model).__name__)} does not run in eval mode on these inputs: "
+                f"{type(error).__name__}: {printable(str(error), 300)}; pass inputs that it takes as args="
             ) from error
 
 
-def in_turn(models: Sequence[TimedModel], least: int = LEAST, seconds: float = SECONDS) -> list[list[float]]:
-    """Milliseconds of passes of each model, one after the other in every round, so that what disturbs meets all.
+def interleaved_times(
+    models: Sequence[TimedModel], min_rounds: int = MIN_ROUNDS, seconds: float = SECONDS
+) -> list[list[float]]:
+    """Measures passes of each model in interleaved rounds, in milliseconds, so that noise affects all alike.
 
-    `seconds`: rounds go on for so long for each model, from `least` to two hundred of them.
+    `seconds`: rounds go on for so long for each model, from `min_rounds` to two hundred of them.
     """
     with torch.inference_mode(False), torch.no_grad():
         for model in models:
             model.warm_up()  # under the guards of a look
         with disable_current_modes():
-            return timed_rounds([model.time for model in models], least, seconds * len(models))
+            return timed_rounds([model.time for model in models], min_rounds, seconds * len(models))
 
 
-def timed_rounds(runs: Sequence[Callable[[], float]], least: int, seconds: float) -> list[list[float]]:
-    """What each of some timed runs gives, in rounds: always after the same one, which leaves its data in the caches.
+def timed_rounds(runs: Sequence[Callable[[], float]], min_rounds: int, seconds: float) -> list[list[float]]:
+    """Measures several runs in interleaved rounds and returns their times.
 
     Rounds go on until they have taken so many seconds by their own clock, or four times as many on the wall.
     """
-    _keep_pages()
+    _raise_malloc_threshold()
     found: list[list[float]] = [[] for _ in runs]
     taken, start = 0.0, time.perf_counter()
-    for done in range(MOST):
-        if done >= least and (taken > 1e3 * seconds or time.perf_counter() - start > PATIENCE * seconds):
+    for done in range(MAX_ROUNDS):
+        if done >= min_rounds and (taken > 1e3 * seconds or time.perf_counter() - start > WALL_TIME_FACTOR * seconds):
             break
         for own, run in zip(found, runs, strict=True):
             own.append(run())
@@ -134,17 +136,17 @@ def timed_rounds(runs: Sequence[Callable[[], float]], least: int, seconds: float
     return found
 
 
-def _keep_pages() -> None:
-    """Free a large tensor once, so that malloc keeps the memory of results from one pass to the next.
+def _raise_malloc_threshold() -> None:
+    """Raises malloc's threshold by freeing a large tensor, so that results reuse memory between passes.
 
     glibc's gives the pages of large results back to the system and asks for them in each pass until one was freed that
     large, as sooner or later in any session: that takes a quarter of the time of some models, of one of two alone.
     """
-    torch.empty(HINT, dtype=torch.uint8)
+    torch.empty(LARGE_ALLOCATION, dtype=torch.uint8)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LatencyComparison:
     """Rounds of two models, in milliseconds."""
 
     before: tuple[float, ...]
@@ -152,7 +154,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """What the second takes of the time of the first.
+        """The ratio of the second model's time to the first's, by lower quartiles.
 
         By lower quartiles: whatever else the machine does makes passes longer and none shorter, so the quick half of
         the passes tells more than the middle one.
@@ -165,9 +167,9 @@ class Comparison:
         before = statistics.median(self.before)
         return before, before * self.share
 
-    def with_more(self, other: Comparison) -> Comparison:
+    def with_more(self, other: LatencyComparison) -> LatencyComparison:
         """The rounds of both."""
-        return Comparison((*self.before, *other.before), (*self.after, *other.after))
+        return LatencyComparison((*self.before, *other.before), (*self.after, *other.after))
 
 
 def lower_quartile(values: Sequence[float]) -> float:
@@ -176,7 +178,7 @@ def lower_quartile(values: Sequence[float]) -> float:
 
 
 def device_of(walked: Walk, call: Call) -> torch.device:
-    """Where the model computes: the first device of its tensors that is not the CPU, else of its inputs."""
+    """Returns the first device of the model's tensors that is not the CPU, else that of its inputs."""
     every = _devices(walked) or [tensor.device for _, tensor in tensors(call)]
     return next((device for device in every if device.type != "cpu"), torch.device("cpu"))
 
@@ -187,21 +189,21 @@ def _devices(walked: Walk) -> list[torch.device]:
     return list(dict.fromkeys(own))
 
 
-def check_real(walked: Walk, call: Call) -> None:
-    """Raise `TraceError` for a model or inputs without data: there is nothing to measure."""
+def check_has_data(walked: Walk, call: Call) -> None:
+    """Raises `TraceError` for a model or inputs on the meta device."""
     for index, state in enumerate(walked.states):
         for name, tensor in registered_tensors(state).items():
             where = ".".join(filter(None, (walked.path(index), name)))
             if nn.parameter.is_lazy(tensor):
-                raise UninitializedModuleError(f"{shown(where)!r} has no shape yet: run one forward pass first")
+                raise UninitializedModuleError(f"{printable(where)!r} has no shape yet: run one forward pass first")
             if tensor.is_meta:
                 raise TraceError(
-                    f"time is measured, and {shown(where)!r} is on the meta device: give the model weights first, "
+                    f"time is measured, and {printable(where)!r} is on the meta device: give the model weights first, "
                     "as by to_empty"
                 )
     for name, tensor in tensors(call):
         if tensor.is_meta:
             raise TraceError(
-                f"time is measured, and the input {shown(name) or 'of the trace'} is on the meta device: pass a "
+                f"time is measured, and the input {printable(name) or 'of the trace'} is on the meta device: pass a "
                 "tensor with data, to mk.trace or as args="
             )

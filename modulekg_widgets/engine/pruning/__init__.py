@@ -1,8 +1,8 @@
-"""Choosing what goes, trying it, cutting it for real, and taking it back.
+"""Pruning: choosing indices, trying the cut, cutting for real, and undo.
 
 Reading order: importance/ (which indices matter), plan/ (from a request through dry runs to a plan), cut/ (the plan on
-a model, and the way back), recover/ (how a cut model gets back what it lost), sensitivity/ (what each index costs),
-then nni/ (mask files of others). pruning.py is what users reach as `mk.pruning`, by_hand.py what a model that is pruned
-by hand keeps, user_data.py what batches, a loss and a function of the user say of it. A plan is data: nothing up to
-cut/ writes to a model.
+a model, and undo), recover/ (accuracy after a cut), sensitivity/ (what each index costs), blocks/ (whole residual
+blocks), saving/ (cut models as folders), nni/ (mask files). pruning.py is `mk.pruning`, session.py a model pruned by
+hand, user_data.py its batches and loss, latency.py measured times. A plan is data: nothing before cut/ writes to a
+model.
 """

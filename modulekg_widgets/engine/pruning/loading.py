@@ -1,4 +1,4 @@
-"""`mk.save_model` and `mk.load_pretrained`: cut models as folders that another process reads."""
+"""`mk.save_model` and `mk.load_pretrained`: cut models as folders for other processes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, printable
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.plan.plan_file import plan_of
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import parse_plan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.saving.load import load
 from modulekg_widgets.engine.pruning.saving.save import SavedModel, save
 
-_loaded: weakref.WeakKeyDictionary[nn.Module, list[PruningPlan]] = weakref.WeakKeyDictionary()  # what cut them before
+_plans_of_loaded: weakref.WeakKeyDictionary[nn.Module, list[PruningPlan]] = (
+    weakref.WeakKeyDictionary()
+)  # what cut them before
 
 
 def save_model(
@@ -64,22 +66,25 @@ def save_model(
     True
     """
     if not isinstance(model, nn.Module):
-        raise ModelFolderError(f"got a {shown(type(model).__name__)}: pass the model, an instance of torch.nn.Module")
+        raise ModelFolderError(
+            f"got a {printable(type(model).__name__)}: pass the model, an instance of torch.nn.Module"
+        )
     given = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
-    cuts = [_plan(each).saved_cut for each in given]
-    before = [plan.saved_cut for plan in _loaded.get(model, ())]
+    cuts = [_plan_of_receipt(each).saved_cut for each in given]
+    before = [plan.saved_cut for plan in _plans_of_loaded.get(model, ())]
     if [cut.text for cut in cuts[: len(before)]] != [cut.text for cut in before]:
         cuts = before + cuts
     return save(model, folder, cuts, arguments, builder)
 
 
-def _plan(value: Any) -> PruningPlan:
+def _plan_of_receipt(value: Any) -> PruningPlan:
     plan = value.plan if isinstance(value, Receipt) else value
     if isinstance(value, Receipt) and value.is_spent:
         raise ModelFolderError(f"{value!r} was undone: leave it out")
     if not isinstance(plan, PruningPlan):
         raise ModelFolderError(
-            f"{shown(repr(value))} is no receipt of a cut: pass what plan.cut gave, or leave it out where sizes stayed"
+            f"{printable(repr(value))} is no receipt of a cut: pass what plan.cut gave, or leave it out where sizes "
+            "stayed"
         )
     return plan
 
@@ -127,13 +132,13 @@ def load_pretrained(folder: Any, classes: Sequence[Any] = ()) -> nn.Module:
 
     def replay(text: bytes, model: nn.Module) -> None:
         try:
-            plans.append(plan_of(text, "mk.load_plan(…)"))
+            plans.append(parse_plan(text, "mk.load_plan(…)"))
         except ModuleKGError:
             raise
         except (ValueError, RecursionError) as error:
-            raise ModelFolderError(f"the plan in the folder is no JSON: {shown(str(error), 200)}") from error
+            raise ModelFolderError(f"the plan in the folder is no JSON: {printable(str(error), 200)}") from error
         plans[-1].cut(model)
 
     model = load(folder, classes, replay)
-    _loaded[model] = plans
+    _plans_of_loaded[model] = plans
     return model

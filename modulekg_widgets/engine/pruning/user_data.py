@@ -1,4 +1,4 @@
-"""What data of the user say of a model that is pruned by hand: what each index costs, and what a function finds."""
+"""Batches, loss and evaluation function of the user for a pruning session."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.importance.calibration import check_batches, length_of
+from modulekg_widgets.engine.pruning.importance.calibration import batch_count, check_batches
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
 from modulekg_widgets.engine.torch_runtime.state import set_mode
 
 Progress = tuple[int, int | None]  # how much is done, and of how much, where that is known
-MOST_VALUES = 20  # of one evaluation
+MAX_VALUES = 20  # of one evaluation
 UNNAMED = "value"
 UNCUT, RECALIBRATED, LATER = "uncut", "recalibrated", "later"  # states of a model, with those of an operation
 
 
 class Evaluation(NamedTuple):
-    """What the user's function found."""
+    """The result of the user's evaluation function."""
 
     state: str  # what had been done to the model: "uncut", "masked", "cut", "recalibrated"; "later": trained since
     weights: str  # a digest of them
@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class UserData:
-    """Batches, a loss and a function that evaluates, each or none; what does not fit together raises `CutError`."""
+    """Batches, a loss and an evaluation function, each optional; raises `CutError` for contradictions."""
 
     batches: Iterable[Any] | None = None
     loss: Callable[..., Any] | None = None
@@ -47,39 +47,39 @@ class UserData:
         for name in ("loss", "evaluate"):
             given = getattr(self, name)
             if given is not None and not callable(given):
-                raise CutError(f"{name}= is a function: a {shown(type(given).__name__)} was passed")
+                raise CutError(f"{name}= is a function: a {printable(type(given).__name__)} was passed")
         if self.batches is None:
             if self.loss is not None:
                 raise CutError("loss= is computed on batches: pass batches= too, a list or a DataLoader")
             return
         check_batches(self.batches)
         if not isinstance(self.batches, Iterable):
-            raise CutError(f"batches= is a {shown(type(self.batches).__name__)}: pass a list or a DataLoader")
+            raise CutError(f"batches= is a {printable(type(self.batches).__name__)}: pass a list or a DataLoader")
         if isinstance(self.batches, Iterator):
             raise CutError(
                 "batches= is read more than once, and a generator gives its items once: pass a list or a DataLoader"
             )
-        if self.count == 0:
+        if self.batch_count == 0:
             raise CutError("batches= is empty: pass a list of batches, or a DataLoader that has some")
 
     @property
     def has_sensitivity(self) -> bool:
-        """Whether what each index costs can be computed."""
+        """True if the sensitivity can be computed."""
         return self.batches is not None and self.loss is not None
 
     @property
-    def count(self) -> int | None:
-        """How many batches there are; None where nobody knows."""
-        return None if self.batches is None else length_of(self.batches)
+    def batch_count(self) -> int | None:
+        """The number of batches; None if it is unknown."""
+        return None if self.batches is None else batch_count(self.batches)
 
     def sensitivity(self, graph: DataflowGraph) -> Generator[Progress, None, pd.DataFrame]:
-        """The steps to the table of `mk.pruning.sensitivity`."""
+        """The steps that compute the table of `mk.pruning.sensitivity`."""
         if self.batches is None or self.loss is None:
             raise CutError("sensitivity is of a loss on batches: pass batches= and loss=")
         return sensitivity_steps(graph, self.batches, self.loss)
 
-    def evaluated(self, model: nn.Module) -> tuple[dict[str, float], str]:
-        """What the user's function gives for a model in eval mode, and "" or why it gives nothing."""
+    def run_evaluation(self, model: nn.Module) -> tuple[dict[str, float], str]:
+        """The values of the user's function on the model in eval mode, and "" or an error message."""
         if self.evaluate is None:
             raise CutError("there is nothing to evaluate by: pass evaluate=, a function of the model")
         try:
@@ -92,19 +92,19 @@ class UserData:
         if not isinstance(found, Mapping):
             name = getattr(self.evaluate, "__name__", UNNAMED)
             found = {name if isinstance(name, str) and name.isidentifier() else UNNAMED: found}
-        if len(found) > MOST_VALUES:
-            raise CutError(f"evaluate gave {len(found)} values: at most {MOST_VALUES} are shown")
+        if len(found) > MAX_VALUES:
+            raise CutError(f"evaluate gave {len(found)} values: at most {MAX_VALUES} are shown")
         return {str(name): _number(value) for name, value in found.items()}
 
 
 @dataclass
 class Evaluations:
-    """What the user's function found so far, from the model as it was first to the model as it is."""
+    """The results of the user's function, from the original to the present model."""
 
     entries: list[Evaluation] = field(default_factory=list)
 
     def add(self, state: str, weights: str, values: dict[str, float], error: str) -> None:
-        """Another one; what was found of the same weights in the same state it takes the place of."""
+        """Add a result; one of the same weights and state is replaced."""
         last = self.entries[-1] if self.entries else None
         if last is not None and last.state in (state, LATER):
             is_new = last.weights != weights and state != UNCUT
@@ -113,12 +113,12 @@ class Evaluations:
                 self.entries.pop()
         self.entries.append(Evaluation(state, weights, values, error))
 
-    def knows(self, weights: str) -> bool:
-        """Whether the last one is of these weights, and has values."""
+    def has_values_of(self, weights: str) -> bool:
+        """True if the last result is of these weights and has values."""
         return bool(self.entries) and self.entries[-1].weights == weights and not self.entries[-1].error
 
-    def forget(self, count: int) -> None:
-        """All but the first so many."""
+    def truncate(self, count: int) -> None:
+        """Remove all results but the first `count`."""
         del self.entries[count:]
 
 
@@ -139,7 +139,9 @@ def _number(value: Any) -> float:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.nbytes == value.itemsize:
         value = value.item()
     if not isinstance(value, numbers.Real):
-        raise CutError(f"evaluate gave a {shown(type(value).__name__)}: return a number, or a dict of numbers by name")
+        raise CutError(
+            f"evaluate gave a {printable(type(value).__name__)}: return a number, or a dict of numbers by name"
+        )
     return float(value)
 
 
@@ -147,7 +149,7 @@ def _text(error: Exception) -> str:
     if isinstance(error, CutError):
         return str(error)
     try:
-        message = shown(str(error).strip(), 300)
+        message = printable(str(error).strip(), 300)
     except Exception:  # noqa: BLE001 - a class of the user's
         message = ""
-    return f"evaluate stopped: {shown(type(error).__name__)}{message and f': {message}'}"
+    return f"evaluate stopped: {printable(type(error).__name__)}{message and f': {message}'}"

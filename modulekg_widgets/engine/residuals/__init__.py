@@ -1,5 +1,5 @@
-"""Residual blocks `x + f(x)` in the data flow: which there are, and what the model does without some of them.
+"""Residual blocks `x + f(x)` in the data flow, and the model without some of them.
 
-Read `additions`, then `blocks`, `removal` with its `stand_ins` and `followers`, and `trial`, which shows that it runs,
-with `rest`: that it computes the rest as before.
+Read additions.py, then blocks.py, removal.py with stand_ins.py, shared_modules.py and layer_counters.py (what
+follows), trial.py (does it run) with trace_equivalence.py (does it compute the rest as before), and table.py.
 """

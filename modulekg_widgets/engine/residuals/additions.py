@@ -1,4 +1,4 @@
-"""Residual additions: sums of which one term goes into the others, found in the data flow without any name."""
+"""Residual additions found in the data flow: sums in which one summand is an input of the others."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KEEP_ZERO = {
     "select", "clone", "detach", "alias", "contiguous", "_to_copy", "mul", "div", "roll", "flip", "native_dropout",
     "dropout", "expand", "index", "constant_pad_nd", "relu", "neg", "bernoulli", "rsub_", "movedim", "flatten",
 }  # fmt: skip
-_SETTLE = {"relu", "hardtanh", "relu6"}  # what they gave once they give again
-_NORMALISE = {"layer_norm", "native_layer_norm"}  # what they gave once they give again, but for their own weights
+_IDEMPOTENT = {"relu", "hardtanh", "relu6"}  # what they gave once they give again
+_NORMALIZATIONS = {"layer_norm", "native_layer_norm"}  # what they gave once they give again, but for their own weights
 # what comes of numbers that such a function gave is such numbers
-_MOVE = _RESHAPES | {"slice", "clone", "detach", "alias", "_to_copy", "permute", "transpose"}
-_STAY_SETTLED = _MOVE | {"max_pool2d_with_indices", "max_pool2d", "avg_pool2d", "mean"}
+_MOVES = _RESHAPES | {"slice", "clone", "detach", "alias", "_to_copy", "permute", "transpose"}
+_KEEP_IDEMPOTENT = _MOVES | {"max_pool2d_with_indices", "max_pool2d", "avg_pool2d", "mean"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """A sum of the value `skip`, as it is, and of one or several `branches`, each computed from it."""
+    """A sum of the value `skip` and of `branches` that are computed from it."""
 
     result: DataNode
     skip: DataNode
@@ -35,64 +35,64 @@ class Addition:
     operators: frozenset[OperatorNode]  # that add up
 
     @property
-    def last(self) -> int:
+    def last_index(self) -> int:
         assert self.result.producer is not None
         return self.result.producer.index
 
 
-def birth(node: DataNode) -> int:
-    """The index of the operator that made a value; -1 for what was there before."""
+def producer_index(node: DataNode) -> int:
+    """The index of the operator that produced a value; -1 for inputs and state."""
     return -1 if node.producer is None else node.producer.index
 
 
-def origin(node: DataNode) -> DataNode:
-    """The value that this one is, but for its shape and its memory: back through all that changes no number."""
+def source_value(node: DataNode) -> DataNode:
+    """The source of a value, back through operators that change shape or memory only."""
     while (producer := node.producer) is not None and producer.inputs:
         before = OperatorCall(producer).inputs[0]
         name = OperatorCall(producer).name
         is_same = name in _RESHAPES and before.numel() == node.numel()
         is_same |= traits_of(producer.overload).copies and before.dtype == node.dtype
-        is_same |= name in _IF_SAME_SHAPE and before.shape == node.shape and not _drops(producer)
+        is_same |= name in _IF_SAME_SHAPE and before.shape == node.shape and not _drops_elements(producer)
         if not is_same:
             break
         node = before
     return node
 
 
-def _drops(operator: OperatorNode) -> bool:
+def _drops_elements(operator: OperatorNode) -> bool:
     call = OperatorCall(operator)
     return call.name.endswith("dropout") and bool(call.get("train", True)) and call.get("p", 0.0) != 0
 
 
-def keeps_zero(operator: OperatorNode, node: DataNode) -> bool:
-    """Whether an operator makes zeros where `node`, its first tensor, is zeros, whatever its other tensors are."""
+def preserves_zeros(operator: OperatorNode, node: DataNode) -> bool:
+    """True if an operator maps zeros in `node` to zeros, whatever its other inputs are."""
     call = OperatorCall(operator)
     if call.name == "mul":
         return node in call.inputs
     return call.name in _KEEP_ZERO and bool(call.inputs) and call.inputs[0] is node
 
 
-def additions(graph: Dataflow) -> dict[DataNode, Addition]:
-    """The residual additions of a pass, by their results."""
-    sums = {operator.outputs[0]: operator for operator in graph.operators if _adds(operator)}
+def residual_additions(graph: Dataflow) -> dict[DataNode, Addition]:
+    """The residual additions of a trace, by their results."""
+    sums = {operator.outputs[0]: operator for operator in graph.operators if _is_addition(operator)}
     found: dict[DataNode, Addition] = {}
     inner: set[OperatorNode] = set()
     for operator in reversed(graph.operators):
         result = operator.outputs[0] if operator.outputs else None
         if result is None or result not in sums or operator in inner:
             continue
-        terms, parts = _terms(result, sums)
-        addition = _residual(result, terms, frozenset(parts))
+        terms, parts = _summands(result, sums)
+        addition = _residual_addition(result, terms, frozenset(parts))
         if addition is None and len(terms) > 2:  # the outermost sum may add what is none of it, as a bias of positions
             terms, parts = list(OperatorCall(operator).inputs[:2]), [operator]
-            addition = _residual(result, terms, frozenset(parts))
+            addition = _residual_addition(result, terms, frozenset(parts))
         if addition is not None:
             found[result] = addition
             inner.update(parts)
     return found
 
 
-def _adds(operator: OperatorNode) -> bool:
+def _is_addition(operator: OperatorNode) -> bool:
     call = OperatorCall(operator)
     if call.name not in ("add", "add_") or not operator.outputs or call.get("alpha", 1) != 1:
         return False
@@ -103,14 +103,14 @@ def _adds(operator: OperatorNode) -> bool:
     )
 
 
-def _terms(result: DataNode, sums: dict[DataNode, OperatorNode]) -> tuple[list[DataNode], list[OperatorNode]]:
-    """What is added up, through sums that serve this one alone, and the operators that do it."""
+def _summands(result: DataNode, sums: dict[DataNode, OperatorNode]) -> tuple[list[DataNode], list[OperatorNode]]:
+    """The summands of a sum through inner sums, and the operators that add."""
     terms: list[DataNode] = []
     parts = [sums[result]]
     waiting = list(OperatorCall(sums[result]).inputs)
     while waiting:
         term = waiting.pop(0)
-        inside = _only_sum(term, sums)
+        inside = _inner_sum(term, sums)
         if inside is None:
             terms.append(term)
         else:
@@ -119,9 +119,9 @@ def _terms(result: DataNode, sums: dict[DataNode, OperatorNode]) -> tuple[list[D
     return terms, parts
 
 
-def _only_sum(term: DataNode, sums: dict[DataNode, OperatorNode]) -> DataNode | None:
-    """The sum that a term is, where nothing else reads it."""
-    start = origin(term)
+def _inner_sum(term: DataNode, sums: dict[DataNode, OperatorNode]) -> DataNode | None:
+    """The inner sum that a summand is, if nothing else reads it."""
+    start = source_value(term)
     if start not in sums:
         return None
     node = term
@@ -134,20 +134,20 @@ def _only_sum(term: DataNode, sums: dict[DataNode, OperatorNode]) -> DataNode | 
         node = node.producer.inputs[0]
 
 
-def _residual(result: DataNode, terms: list[DataNode], parts: frozenset[OperatorNode]) -> Addition | None:
-    for skip in sorted(terms, key=lambda term: birth(origin(term))):
-        start = origin(skip)
+def _residual_addition(result: DataNode, terms: list[DataNode], parts: frozenset[OperatorNode]) -> Addition | None:
+    for skip in sorted(terms, key=lambda term: producer_index(source_value(term))):
+        start = source_value(skip)
         others = [term for term in terms if term is not skip]
         if start.kind in ("parameter", "buffer", "attribute", "constant"):
             continue
-        if all(origin(term) is not start and between(start, [term])[1] for term in others):
+        if all(source_value(term) is not start and operators_between(start, [term])[1] for term in others):
             return Addition(result, start, tuple(others), parts)
     return None
 
 
-def between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[OperatorNode], bool]:
-    """The operators from which `ends` are computed and that ran after `start` was there, and whether they read it."""
-    since, reads = birth(start), False
+def operators_between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[OperatorNode], bool]:
+    """The operators between `start` and `ends`, and True if they read `start`."""
+    since, reads = producer_index(start), False
     found: set[OperatorNode] = set()
     waiting = list(ends)
     while waiting:
@@ -163,30 +163,30 @@ def between(start: DataNode, ends: Iterable[DataNode]) -> tuple[set[OperatorNode
     return found, reads
 
 
-def settles(operator: OperatorNode) -> bool:
-    """Whether a function changes nothing of what it gave itself, as relu."""
-    return OperatorCall(operator).name in _SETTLE
+def is_idempotent(operator: OperatorNode) -> bool:
+    """True for idempotent functions, such as relu."""
+    return OperatorCall(operator).name in _IDEMPOTENT
 
 
-def normalises(operator: OperatorNode) -> bool:
-    """Whether a function changes little of what one of its kind gave, as a normalisation of each position."""
-    return OperatorCall(operator).name in _NORMALISE
+def is_normalization(operator: OperatorNode) -> bool:
+    """True for normalizations over each position, which are nearly idempotent."""
+    return OperatorCall(operator).name in _NORMALIZATIONS
 
 
 def is_normalised(node: DataNode) -> bool:
-    """Whether a value is what a normalisation gave, or positions of that."""
+    """True if a value is the result of a normalization, or a part of it."""
     while node.producer is not None and node.producer.inputs:
-        if normalises(node.producer):
+        if is_normalization(node.producer):
             return True
         call = OperatorCall(node.producer)
-        if call.name not in _MOVE:
+        if call.name not in _MOVES:
             return False
         node = call.inputs[0]
     return False
 
 
-def is_settled(node: DataNode, by: OperatorNode) -> bool:
-    """Whether all numbers of a value are such that `by` does not change them."""
+def is_unchanged_by(node: DataNode, by: OperatorNode) -> bool:
+    """True if `by` would not change any entry of a value."""
     while node.producer is not None and node.producer.inputs:
         call = OperatorCall(node.producer)
         if node.producer.overload is by.overload or call.name == OperatorCall(by).name:
@@ -194,7 +194,7 @@ def is_settled(node: DataNode, by: OperatorNode) -> bool:
             return [theirs.get(name) for name in ("min_val", "max_val")] == [
                 own.get(name) for name in ("min_val", "max_val")
             ]
-        if call.name not in _STAY_SETTLED:
+        if call.name not in _KEEP_IDEMPOTENT:
             return False
         node = call.inputs[0]
     return False

@@ -1,4 +1,4 @@
-"""What stands in the place of a module that goes where its container has to keep the place."""
+"""Placeholders for removed modules whose container keeps their position."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ OUTPUT, ARGUMENT, TUPLE, LIST = "output", "argument", "tuple", "list"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Where a module gets a value: by its position, by its keyword, or by whichever comes."""
+    """The argument of a module call, by position or by keyword."""
 
     position: int | None
     keyword: str | None
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def value_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.keyword is not None and self.keyword in kwargs:
             return kwargs[self.keyword]
         return args[0 if self.position is None else self.position]
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
-    """How a module is replaced: it gives its input, or zeros of that shape, in what its callers expect around it."""
+class Placeholder:
+    """A placeholder that returns an input, or zeros of its shape, in the structure of the original result."""
 
     gives_zeros: bool
     argument: Argument
     result: Result = OUTPUT
 
     def module(self, original: nn.Module) -> nn.Module:
-        """The module, with the plain attributes of the original, which the code around may read."""
+        """The placeholder module, with the plain attributes of the original."""
         made = (Zeros if self.gives_zeros else Unchanged)(self.argument, self.result)
         own = vars(made)
         for name, value in vars(original).items():
@@ -49,33 +49,33 @@ class StandIn:
         return made.train(original.training)
 
 
-class _Removed(nn.Module):
+class _PlaceholderModule(nn.Module):
     def __init__(self, argument: Argument, result: Result) -> None:
         super().__init__()
         self._argument = argument
         self._result = result
 
-    def _filled(self, result: Result, output: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fill_result(self, result: Result, output: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if result is None:
             return None
         if result == OUTPUT:
             return output
         parts: tuple[Any, ...] = result[1:] if isinstance(result, tuple) else ()
         if result[0] == ARGUMENT:
-            return Argument(*parts).of(args, kwargs)
-        return (tuple if result[0] == TUPLE else list)(self._filled(part, output, args, kwargs) for part in parts)
+            return Argument(*parts).value_in(args, kwargs)
+        return (tuple if result[0] == TUPLE else list)(self._fill_result(part, output, args, kwargs) for part in parts)
 
 
-class Unchanged(_Removed):
-    """Stands for a residual block that was removed: its input goes through."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._filled(self._result, self._argument.of(args, kwargs), args, kwargs)
-
-
-class Zeros(_Removed):
-    """Stands for a residual branch that was removed: it adds nothing."""
+class Unchanged(_PlaceholderModule):
+    """Placeholder for a removed residual block: it returns its input."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        zeros = torch.zeros_like(self._argument.of(args, kwargs))
-        return self._filled(self._result, zeros, args, kwargs)
+        return self._fill_result(self._result, self._argument.value_in(args, kwargs), args, kwargs)
+
+
+class Zeros(_PlaceholderModule):
+    """Placeholder for a removed residual branch: it returns zeros."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        zeros = torch.zeros_like(self._argument.value_in(args, kwargs))
+        return self._fill_result(self._result, zeros, args, kwargs)

@@ -1,4 +1,4 @@
-"""Chains by data flow: runs of modules and functions in which each one's output is the next one's only input."""
+"""Chains along the data flow: modules and functions, each the only consumer of the one before."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, TraceError, shown
-from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.errors import RewritingError, TraceError, printable
+from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     CallSite,
     FunctionModule,
-    functions_in,
-    test_of,
+    has_functions,
+    module_matcher,
 )
-from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
-from modulekg_widgets.engine.rewriting.function_modules.recording import record, record_graph
-from modulekg_widgets.engine.rewriting.function_modules.sites import Sites, holder_name
+from modulekg_widgets.engine.rewriting.function_modules.interception import interceptor_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import (
+    CallSites,
+    container_name,
+    record_functions,
+    record_functions_of_graph,
+)
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
-@called_as("mk.rewrite.find_chains")
+@explain_keywords("mk.rewrite.find_chains")
 def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
     """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
 
@@ -63,12 +67,12 @@ def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bo
     """
     if not isinstance(graph, Dataflow):
         raise RewritingError(
-            f"got a {shown(type(graph).__name__)}: chains are found in what mk.trace(model, args) gives"
+            f"got a {printable(type(graph).__name__)}: chains are found in what mk.trace(model, args) gives"
         )
     if isinstance(pattern, str) or not isinstance(pattern, Sequence) or not pattern:
         raise RewritingError("a chain is looked for by a list of classes and functions, as [nn.Conv2d, F.relu]")
-    tests = [test_of(one, include_super_class) for one in pattern]
-    steps = list(_steps(graph, functions_in(pattern)))
+    tests = [module_matcher(one, include_super_class) for one in pattern]
+    steps = list(_steps(graph, has_functions(pattern)))
     found = {tuple(step.name for step in chain): None for chain in _ChainSearch(steps, tests).chains()}
     return [list(names) for names in found]
 
@@ -111,13 +115,13 @@ class _ChainSearch:
 def _steps(graph: Dataflow, with_functions: bool) -> Iterator[_Step]:
     """All calls in the order in which they began."""
     functions: list[tuple[str, CallSite, int, int]] = []
-    if with_functions and listener_of(graph.model) is not None:
+    if with_functions and interceptor_of(graph.model) is not None:
         graph = trace_dataflow(
             graph.model, *graph.call, training=graph.training
         )  # with its function modules as modules
     elif with_functions:
         graph, functions = _functions(graph)
-    depending = _depending(graph)
+    depending = _input_dependent(graph)
     steps = []
     for node in dict.fromkeys(graph.modules.values()):
         for call in node.calls:
@@ -125,24 +129,24 @@ def _steps(graph: Dataflow, with_functions: bool) -> Iterator[_Step]:
             end = len(graph.operators) if call.end is None else call.end
             steps.append(_Step(node.path, node.module, call.start, end, inputs, call.outputs))
     for name, site, start, end in functions:
-        inputs, outputs = _crossing(graph, start, end)
+        inputs, outputs = _range_inputs_and_outputs(graph, start, end)
         steps.append(_Step(name, FunctionModule(site), start, end, frozenset(inputs & depending), outputs))
     return iter(sorted(steps, key=lambda step: step.start))
 
 
 def _functions(graph: Dataflow) -> tuple[Dataflow, list[tuple[str, CallSite, int, int]]]:
     """The graph of a new trace, and the functions in it: name, site and range of operators."""
-    recorded = record_graph(graph)
+    recorded = record_functions_of_graph(graph)
     assert recorded.graph is not None
     try:
-        every = record(graph.model, *graph.call)
+        every = record_functions(graph.model, *graph.call)
     except TraceError:  # a model that can be traced alone, as one that is too large to run: the names are of this way
         every = recorded.runs
     nodes = list(dict.fromkeys(recorded.graph.modules.values()))
     found = []
     for index, runs in recorded.runs.items():
-        sites = Sites(every.get(index, []))
-        above = [nodes[index].path] * bool(index) + [holder_name(nodes[index].module)]
+        sites = CallSites(every.get(index, []))
+        above = [nodes[index].path] * bool(index) + [container_name(nodes[index].module)]
         for calls in runs:
             for call, site in zip(calls, sites.of(calls), strict=True):
                 if site is not None:
@@ -150,7 +154,7 @@ def _functions(graph: Dataflow) -> tuple[Dataflow, list[tuple[str, CallSite, int
     return recorded.graph, found
 
 
-def _depending(graph: Dataflow) -> set[DataNode]:
+def _input_dependent(graph: Dataflow) -> set[DataNode]:
     """The values that come from the inputs of the model, through whichever operators."""
     depending = set(graph.inputs)
     for operator in graph.operators:
@@ -159,7 +163,7 @@ def _depending(graph: Dataflow) -> set[DataNode]:
     return depending
 
 
-def _crossing(graph: Dataflow, start: int, end: int) -> tuple[set[DataNode], list[DataNode]]:
+def _range_inputs_and_outputs(graph: Dataflow, start: int, end: int) -> tuple[set[DataNode], list[DataNode]]:
     """The values that go into a range of operators and those that come out of it."""
     inside = graph.operators[start:end]
     made = [node for operator in inside for node in operator.outputs]

@@ -1,4 +1,4 @@
-"""Putting other modules in the place of some: wholly or not at all, and back again."""
+"""Replacement of modules in place: all or none, with undo."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.fitting import (
-    chained,
-    difference,
-    misfit,
-    result_shapes,
-    written_only,
+from modulekg_widgets.engine.errors import (
+    NotAModuleError,
+    RewritingError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
 )
-from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.function_modules.compatibility import (
+    as_sequential,
+    mismatch_reason,
+    result_shapes,
+    shape_difference,
+    side_effect_reason,
+)
+from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.undo import ModuleSlot, Rewrite, write_slots
 from modulekg_widgets.engine.torch_runtime.private import MODULES
@@ -27,7 +33,7 @@ from modulekg_widgets.engine.torch_runtime.state import is_script
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 
 
-@called_as("mk.rewrite.replace")
+@explain_keywords("mk.rewrite.replace")
 def replace(
     model: nn.Module,
     names: str | Iterable[str],
@@ -78,16 +84,18 @@ def replace(
     >>> model[1]
     SiLU()
     """
-    _check_asked(fn, "lambda name, module: nn.SiLU()")
+    _check_callback(fn, "lambda name, module: nn.SiLU()")
     if not isinstance(names, Iterable):
-        raise UnknownPathError(f"got a {shown(type(names).__name__)}: pass the names of modules, as find gives them")
-    places, found = _located(model, [names] if isinstance(names, str) else list(names))
+        raise UnknownPathError(
+            f"got a {printable(type(names).__name__)}: pass the names of modules, as find gives them"
+        )
+    places, found = _locate(model, [names] if isinstance(names, str) else list(names))
     old = {name: places.modules[index] for name, index in found.items()}
     new = {name: fn(name, module) for name, module in old.items()}
-    return _exchanged(model, old, new, [[name] for name in new], args, kwargs, check)
+    return _replace_groups(model, old, new, [[name] for name in new], args, kwargs, check)
 
 
-@called_as("mk.rewrite.replace_chains")
+@explain_keywords("mk.rewrite.replace_chains")
 def replace_chains(
     model: nn.Module,
     chains: Iterable[Sequence[str]],
@@ -133,28 +141,31 @@ def replace_chains(
     <Rewrite in Sequential: 1 modules>
       1: ReLU → SiLU
     """
-    _check_asked(fn, "lambda names, modules: [modules[0], nn.Identity()]")
+    _check_callback(fn, "lambda names, modules: [modules[0], nn.Identity()]")
     groups = [list(chain) for chain in chains]
     for chain in chains if isinstance(chains, list | tuple) else groups:
         if isinstance(chain, str) or not chain:
-            raise RewritingError(f"a chain is a list of names, got {shown(repr(chain))}: pass [[…], […]]")
-    places, found = _located(model, [name for group in groups for name in group])
-    _check_apart(places, groups)
+            raise RewritingError(f"a chain is a list of names, got {printable(repr(chain))}: pass [[…], […]]")
+    places, found = _locate(model, [name for group in groups for name in group])
+    _check_disjoint(places, groups)
     new: dict[str, nn.Module] = {}
     for group in groups:
         given = fn(list(group), [places.modules[_index(places, name)] for name in group])
         if not isinstance(given, list | tuple) or len(given) != len(group):
-            what = f"{len(given)} modules" if isinstance(given, list | tuple) else f"a {shown(type(given).__name__)}"
+            what = (
+                f"{len(given)} modules" if isinstance(given, list | tuple) else f"a {printable(type(given).__name__)}"
+            )
             raise RewritingError(
-                f"fn gave {what} for the chain {shown(' → '.join(group))}: give a list of {len(group)}, nn.Identity() "
+                f"fn gave {what} for the chain {printable(' → '.join(group))}: give a list of {len(group)}, "
+                "nn.Identity() "
                 "for a module that goes"
             )
         new.update(zip(group, given, strict=True))
     old = {name: places.modules[index] for name, index in found.items()}
-    return _exchanged(model, old, new, groups, args, kwargs, check)
+    return _replace_groups(model, old, new, groups, args, kwargs, check)
 
 
-def exchange(
+def replace_modules(
     model: nn.Module,
     new: Mapping[str, nn.Module],
     *,
@@ -163,21 +174,21 @@ def exchange(
     check: bool = True,
 ) -> Rewrite:
     """Put modules in the place of others, by name; as `replace`."""
-    places, found = _located(model, list(new))
+    places, found = _locate(model, list(new))
     old = {name: places.modules[index] for name, index in found.items()}
-    return _exchanged(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
+    return _replace_groups(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
 
 
-def _check_asked(fn: Any, example: str) -> None:
+def _check_callback(fn: Any, example: str) -> None:
     if isinstance(fn, nn.Module | type) or not callable(fn):
         what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"
-        raise RewritingError(f"fn is {shown(what)}: pass a function that gives the new modules, as {example}")
+        raise RewritingError(f"fn is {printable(what)}: pass a function that gives the new modules, as {example}")
 
 
 # --------------------------------------------------------------------- locating
 
 
-def _located(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
+def _locate(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
     """The walk, and the index of each named module, once each under the first of its names."""
     places = walk(model)
     found: dict[str, int] = {}
@@ -193,8 +204,8 @@ def _located(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
         above = places.parents[index]
         while above > 0 and above not in clear:
             if above in chosen:
-                container = shown(places.path(above))
-                raise RewritingError(f"{shown(name)!r} lies in {container!r}, which goes as well: name one of them")
+                container = printable(places.path(above))
+                raise RewritingError(f"{printable(name)!r} lies in {container!r}, which goes as well: name one of them")
             clear[above] = None
             above = places.parents[above]
     return places, found
@@ -204,25 +215,27 @@ def _index(places: Walk, name: str) -> int:
     path = plain_name(places.modules[0], name)
     index = places.find(path)
     if index is None:
-        near = nearest(path, places.near(path))
-        raise UnknownPathError(f"there is no module {shown(path)!r}: {near}{when_active(path)}")
+        near = closest_match_hint(path, places.similar_paths(path))
+        raise UnknownPathError(f"there is no module {printable(path)!r}: {near}{inactive_hint(path)}")
     return index
 
 
-def _check_apart(places: Walk, groups: list[list[str]]) -> None:
+def _check_disjoint(places: Walk, groups: list[list[str]]) -> None:
     seen: set[int] = set()
     for group in groups:
         for name in group:
             index = _index(places, name)
             if index in seen:
-                raise RewritingError(f"{shown(name)!r} stands in the chains twice: replace one chain, then look again")
+                raise RewritingError(
+                    f"{printable(name)!r} stands in the chains twice: replace one chain, then look again"
+                )
             seen.add(index)
 
 
 # -------------------------------------------------------------------- exchanging
 
 
-def _exchanged(
+def _replace_groups(
     model: nn.Module,
     old: dict[str, nn.Module],
     new: dict[str, nn.Module],
@@ -231,7 +244,7 @@ def _exchanged(
     kwargs: Mapping[str, Any] | None,
     check: bool,
 ) -> Rewrite:
-    places, found = _located(model, list(old))  # again, as fn may have changed the model
+    places, found = _locate(model, list(old))  # again, as fn may have changed the model
     root = places.modules[0]
     if any(places.modules[found[name]] is not module for name, module in old.items()):
         raise RewritingError("fn changed the model while it was asked: let it only give the new modules")
@@ -240,22 +253,22 @@ def _exchanged(
     _check_modules(places, slots, found, new)
     before = None
     if check:
-        _check_written(old, changed)
+        _check_side_effects(old, changed)
     if check and (args is not None or kwargs is not None):
         before = result_shapes(root, () if args is None else args, kwargs)
     elif check:
         _check_fit(old, new, [group for group in groups if any(name in changed for name in group)])
     rewrite = Rewrite(root, slots, {name: (old[name], module) for name, module in changed.items()})
     write_slots([(slot, slot.new, slot.old) for slot in slots])
-    with _in_mode(rewrite):
+    with _matching_mode(rewrite):
         if before is not None:
             _check_whole(rewrite, before, args, kwargs)
     return rewrite
 
 
 @contextmanager
-def _in_mode(rewrite: Rewrite) -> Iterator[None]:
-    """A model in eval mode stays in it, unless the body raises: then the new modules have the mode that they had."""
+def _matching_mode(rewrite: Rewrite) -> Iterator[None]:
+    """Puts new modules into eval mode where the old ones were; reverts that on an error."""
     replaced = rewrite.replaced.values()
     training = [inner for old, new in replaced if not old.training for inner in new.modules() if inner.training]
     for module in training:
@@ -269,7 +282,7 @@ def _in_mode(rewrite: Rewrite) -> Iterator[None]:
 
 
 def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
-    """Every slot that leads to a module that goes."""
+    """Returns every slot that holds a replaced module."""
     found = []
     for parent in range(len(places)):
         for key, index in places.slots(parent):
@@ -277,7 +290,7 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
                 owner = places.modules[parent]
                 if is_script(owner):
                     raise RewritingError(
-                        f"{shown(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
+                        f"{printable(places.path(index))!r} lies in TorchScript, which cannot be rewritten"
                     )
                 found.append(ModuleSlot(owner, key, places.states[parent][MODULES][key], new[index]))
     return found
@@ -287,18 +300,20 @@ def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int],
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
             what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
-            raise NotAModuleError(f"the replacement for {shown(name)} is {shown(what)}: give an instance of nn.Module")
+            raise NotAModuleError(
+                f"the replacement for {printable(name)} is {printable(what)}: give an instance of nn.Module"
+            )
     owners = {id(slot.owner) for slot in slots}
     # an owner inside its own replacement would contain itself; one that the old module holds may move
     for name, module in new.items():
         if module is not places.modules[found[name]] and any(id(inner) in owners for inner in walk(module).modules):
-            raise RewritingError(f"the replacement for {shown(name)} contains the module that it would stand in")
+            raise RewritingError(f"the replacement for {printable(name)} contains the module that it would stand in")
 
 
-def _check_written(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module]) -> None:
+def _check_side_effects(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module]) -> None:
     for name, module in new.items():
-        if (reason := written_only(old[name], module)) is not None:
-            raise RewritingError(f"the replacement for {shown(name)} would do nothing: {reason}")
+        if (reason := side_effect_reason(old[name], module)) is not None:
+            raise RewritingError(f"the replacement for {printable(name)} would do nothing: {reason}")
 
 
 def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], groups: list[list[str]]) -> None:
@@ -306,10 +321,15 @@ def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], group
         olds, news = [old[name] for name in group], [new[name] for name in group]
         if len(group) > 1 and all(type(module) is nn.Identity for module in news):
             continue
-        reason = misfit(olds[0], news[0]) if len(group) == 1 else misfit(chained(olds), chained(news))
+        reason = (
+            mismatch_reason(olds[0], news[0])
+            if len(group) == 1
+            else mismatch_reason(as_sequential(olds), as_sequential(news))
+        )
         if reason is not None:
             raise RewritingError(
-                f"the replacement for {shown(' → '.join(group))} does not fit: {reason}. Give one that fits, pass args "
+                f"the replacement for {printable(' → '.join(group))} does not fit: {reason}. Give one that fits, "
+                "pass args "
                 "to let the whole model decide, or check=False to put it there all the same"
             )
 
@@ -317,7 +337,7 @@ def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], group
 def _check_whole(rewrite: Rewrite, before: Any, args: Any, kwargs: Mapping[str, Any] | None) -> None:
     try:
         after = result_shapes(rewrite.model, () if args is None else args, kwargs)
-        reason = difference(before, after)
+        reason = shape_difference(before, after)
     except BaseException as error:
         rewrite.undo()
         if not isinstance(error, Exception):

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.rewriting.function_modules.context import (
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.recipes.folding import Folding, fold_conv_bn
 from modulekg_widgets.engine.rewriting.recipes.low_rank import Adaptation, low_rank, merge_low_rank
-from modulekg_widgets.engine.rewriting.recipes.quantisation import FakeQuantization, fake_quant
+from modulekg_widgets.engine.rewriting.recipes.quantization import FakeQuantization, fake_quant
 from modulekg_widgets.engine.rewriting.recipes.separable import Separation, depthwise_separable
 from modulekg_widgets.engine.rewriting.replace import replace, replace_chains
 from modulekg_widgets.engine.rewriting.select import find, get, set

@@ -1,4 +1,4 @@
-"""Names in a model: what stands at one, what is put there, and the names of all modules of a class."""
+"""Access by dotted name, and the names of all modules of a class."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import NotAModuleError, RewritingError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import (
+    NotAModuleError,
+    RewritingError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.function_modules.function_module import test_of
-from modulekg_widgets.engine.rewriting.function_modules.sites import when_active
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.function_modules.function_module import module_matcher
+from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, unwrapped
 
 
-@called_as("mk.rewrite.get")
+@explain_keywords("mk.rewrite.get")
 def get(model: nn.Module, name: str) -> Any:
-    """What stands at a dotted name: a module, parameter, buffer or attribute.
+    """Returns the module, parameter, buffer or attribute at a dotted name.
 
     Parameters
     ----------
@@ -51,16 +57,16 @@ def get(model: nn.Module, name: str) -> Any:
     path = plain_name(root, name)
     if not path:
         return root
-    place = _place(root, path)
+    place = _locate(root, path)
     if place.table is not None:
         return place.table[place.key]
     try:
         return getattr(place.owner, place.key)
     except AttributeError as error:
-        raise UnknownPathError(f"{shown(path)!r} has no value: {shown(str(error), 300)}") from error
+        raise UnknownPathError(f"{printable(path)!r} has no value: {printable(str(error), 300)}") from error
 
 
-@called_as("mk.rewrite.set")
+@explain_keywords("mk.rewrite.set")
 def set(model: nn.Module, name: str, value: Any) -> None:
     """Put a value at a dotted name that exists, in place and in the same position.
 
@@ -98,17 +104,19 @@ def set(model: nn.Module, name: str, value: Any) -> None:
     path = plain_name(root, name)
     if not path:
         raise RewritingError("the model itself cannot be set in place: assign it to your variable instead")
-    place = _place(root, path)
+    place = _locate(root, path)
     if is_script(place.owner):
         raise RewritingError(
-            f"{shown(path)!r} lies in TorchScript, which cannot be rewritten: rewrite before scripting"
+            f"{printable(path)!r} lies in TorchScript, which cannot be rewritten: rewrite before scripting"
         )
     kind = _VALUES.get(place.kind)
     if kind is not None and value is not None and not isinstance(value, kind):
-        got, wanted = shown(type(value).__name__), _ARTICLES[place.kind]
-        raise RewritingError(f"{shown(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
+        got, wanted = printable(type(value).__name__), _ARTICLES[place.kind]
+        raise RewritingError(f"{printable(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
     if place.kind == "module" and value is not None and any(m is place.owner for m in walk(value).modules):
-        raise RewritingError(f"the new {shown(path)!r} holds the module that it would stand in: take that out first")
+        raise RewritingError(
+            f"the new {printable(path)!r} holds the module that it would stand in: take that out first"
+        )
     if place.kind != "attribute":
         assert place.table is not None
         place.table[place.key] = value
@@ -116,10 +124,10 @@ def set(model: nn.Module, name: str, value: Any) -> None:
     try:
         setattr(place.owner, place.key, value)  # registers a module that takes the place of None
     except AttributeError as error:
-        raise RewritingError(f"{shown(path)!r} cannot be set: {shown(str(error), 300)}") from error
+        raise RewritingError(f"{printable(path)!r} cannot be set: {printable(str(error), 300)}") from error
 
 
-@called_as("mk.rewrite.find")
+@explain_keywords("mk.rewrite.find")
 def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
     """The names of the modules of a class, or of the function modules of a function, in the order of `modules()`.
 
@@ -154,7 +162,7 @@ def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[s
     >>> mk.rewrite.find(nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 2)), nn.Linear)
     ['0', '2']
     """
-    matches = test_of(cls, include_super_class)
+    matches = module_matcher(cls, include_super_class)
     places = walk(model)
     found: list[str] = []
     seen: dict[int, None] = {}
@@ -177,9 +185,9 @@ def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[s
 
 
 def plain_name(root: nn.Module, name: str) -> str:
-    """A name without the `self.` that some tools write before it; raises `UnknownPathError` for no text."""
+    """Returns a name without a leading `self.`; raises `UnknownPathError` if it is no text."""
     if not isinstance(name, str):
-        raise UnknownPathError(f"names are text such as 'layer1.0', got a {shown(type(name).__name__)}")
+        raise UnknownPathError(f"names are text such as 'layer1.0', got a {printable(type(name).__name__)}")
     if "self" not in module_state(root)[MODULES]:
         if name == "self":
             return ""
@@ -193,7 +201,7 @@ _VALUES: dict[str, type] = {"module": nn.Module, "parameter": nn.Parameter, "buf
 _ARTICLES = {"module": "a module", "parameter": "an nn.Parameter", "buffer": "a tensor"}
 
 
-class _Place(NamedTuple):
+class _NamedValue(NamedTuple):
     owner: nn.Module
     key: str
     kind: str
@@ -202,20 +210,22 @@ class _Place(NamedTuple):
 
 def _root(model: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
-        raise NotAModuleError(f"got a {shown(type(model).__name__)}: pass an instance of torch.nn.Module")
+        raise NotAModuleError(f"got a {printable(type(model).__name__)}: pass an instance of torch.nn.Module")
     return unwrapped(model)
 
 
-def _place(root: nn.Module, path: str) -> _Place:
-    for owner, key in _cuts(root, path):
+def _locate(root: nn.Module, path: str) -> _NamedValue:
+    for owner, key in _path_splits(root, path):
         state = module_state(owner)
         for kind, table in _tables(state):
             if key in table:
-                return _Place(owner, key, kind, table)
+                return _NamedValue(owner, key, kind, table)
         if hasattr(type(owner), key):
-            return _Place(owner, key, "attribute", None)
+            return _NamedValue(owner, key, "attribute", None)
     known = walk(root)
-    raise UnknownPathError(f"there is no {shown(path)!r}: {nearest(path, known.near(path))}{when_active(path)}")
+    raise UnknownPathError(
+        f"there is no {printable(path)!r}: {closest_match_hint(path, known.similar_paths(path))}{inactive_hint(path)}"
+    )
 
 
 def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -225,8 +235,8 @@ def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "attribute", state
 
 
-def _cuts(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
-    """Every way to read a path as a module and a name in it; names may hold dots, the longest is tried first."""
+def _path_splits(root: nn.Module, path: str) -> Iterator[tuple[nn.Module, str]]:
+    """Yields all splits of a path into a module and a name in it, the longest name first."""
     waiting = [(root, path)]
     tried: dict[tuple[int, int], None] = {}
     while waiting:

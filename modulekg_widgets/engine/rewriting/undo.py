@@ -1,4 +1,4 @@
-"""What a rewrite of a model changed, and the way back."""
+"""The result of a rewrite: the replaced modules, and `undo()`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
@@ -30,7 +30,7 @@ class ModuleSlot:
 
 
 class Rewrite:
-    """What `replace` changed: `replaced` holds (old module, new module) by name, and `undo` puts the old ones back.
+    """The result of a replacement: `replaced` maps names to (old, new) modules, and `undo()` reverts it.
 
     Attributes
     ----------
@@ -81,16 +81,19 @@ class Rewrite:
         for slot in self._slots:
             if not slot.holds(slot.new):
                 raise RewritingError(
-                    f"{shown(slot.key)!r} holds another module than this rewrite put there: undo what came later first"
+                    f"{printable(slot.key)!r} holds another module than this rewrite put there: undo what came later "
+                    "first"
                 )
         write_slots([(slot, slot.old, slot.new) for slot in self._slots])
         self._undone = True
 
     def __repr__(self) -> str:
         state = ", undone" if self._undone else ""
-        lines = [f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"]
+        lines = [
+            f"<{type(self).__name__} in {printable(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"
+        ]
         for name, (old, new) in list(self.replaced.items())[:12]:
-            lines.append(f"  {shown(name)}: {shown(type(old).__name__)} → {shown(type(new).__name__)}")
+            lines.append(f"  {printable(name)}: {printable(type(old).__name__)} → {printable(type(new).__name__)}")
         return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
 
 

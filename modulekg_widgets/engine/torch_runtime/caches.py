@@ -1,4 +1,4 @@
-"""Functions whose results the process keeps: what a look makes in one must serve the model's next real pass too."""
+"""Functions with `lru_cache`: their results are computed on real tensors during isolated runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, FakeTensor,
 _MODULE_CALL = CALL_CODE
 
 
-def kept_result(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of an operator on real tensors alone, as without the modes of a look; None outside of such functions.
+def uncaptured_result(func: Any, args: Any, kwargs: Any) -> Any:
+    """Runs an operator outside all modes if a cached function called it, so that the cache holds real tensors.
 
     To be called where a mode dispatches an operator.
     """
@@ -25,7 +25,7 @@ def kept_result(func: Any, args: Any, kwargs: Any) -> Any:
     device = kwargs.get("device")
     if any(t.is_meta or isinstance(t, FakeTensor) for t in given) or (device and torch.device(device).type == "meta"):
         return None
-    if not _is_kept(sys._getframe(2)):
+    if not _is_in_cached_function(sys._getframe(2)):
         return None
     with disable_current_modes():
         return func(*args, **kwargs)
@@ -40,17 +40,17 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
 
 
-def _is_kept(frame: FrameType | None) -> bool:
-    """Whether a function with a cache runs, inside of the innermost module's call."""
+def _is_in_cached_function(frame: FrameType | None) -> bool:
+    """True if a function with `lru_cache` runs inside the innermost module call."""
     while frame is not None and frame.f_code is not _MODULE_CALL:
-        if isinstance(_found(frame), _lru_cache_wrapper):
+        if isinstance(_defined_function(frame), _lru_cache_wrapper):
             return True
         frame = frame.f_back
     return False
 
 
-def _found(frame: FrameType) -> Any:
-    """What is found where the function of a frame was written; None where that is no function with this code."""
+def _defined_function(frame: FrameType) -> Any:
+    """Returns the function that a frame runs, found by its qualified name; None where that is another one."""
     first, *rest = getattr(frame.f_code, "co_qualname", frame.f_code.co_name).split(".")
     found = frame.f_globals.get(first)
     for name in rest:

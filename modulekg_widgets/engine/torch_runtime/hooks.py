@@ -1,4 +1,4 @@
-"""Hooks: those that a module has, and hearing of the calls of modules, so that the model itself gets none."""
+"""Hooks on module calls that leave the model itself without hooks, and the hooks that a module has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from modulekg_widgets.engine.torch_runtime.private import (
 )
 from modulekg_widgets.engine.torch_runtime.state import STANDARD, module_state
 
-Entered = Callable[[nn.Module, Any], Any]
-Left = Callable[..., object]
-REGISTRIES_WITH_HOOKS = {name for name in STANDARD if "hooks" in name}  # also those for states
+OnEnter = Callable[[nn.Module, Any], Any]
+OnExit = Callable[..., object]
+HOOK_REGISTRIES = {name for name in STANDARD if "hooks" in name}  # also those for states
 
 
 class HookRegistered(BaseException):
@@ -49,52 +49,52 @@ class NoHooks(OrderedDict[Any, Any]):
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether anyone listens to the calls of the module or to their gradients."""
+    """True if the module has forward or backward hooks."""
     state = module_state(module)
     return any(state.get(name) for name in CALL_HOOKS)
 
 
 @contextmanager
-def listening_to_modules(entered: Callable[..., Any], left: Callable[..., Any]) -> Iterator[None]:
-    """Call `entered(module, args)` before and `left(module, args, kwargs, output)` after each call, raised or not."""
-    before = register_module_forward_pre_hook(entered)
+def global_call_hooks(on_enter: Callable[..., Any], on_exit: Callable[..., Any]) -> Iterator[None]:
+    """Calls `on_enter` before and `on_exit` after each module call in the process, also if the call raises."""
+    before = register_module_forward_pre_hook(on_enter)
     try:
-        after = register_module_forward_hook(left, with_kwargs=True, always_call=True)
+        after = register_module_forward_hook(on_exit, with_kwargs=True, always_call=True)
         try:
             yield
         finally:
-            remove_hook_of_all_modules(after)
+            remove_global_hook(after)
     finally:
         before.remove()
 
 
-def remove_hook_of_all_modules(handle: RemovableHandle) -> None:
+def remove_global_hook(handle: RemovableHandle) -> None:
     """Remove a hook for the calls of all modules, with the entry that torch forgets: all would count as hooked."""
     handle.remove()
     hooks_of_all_modules_with_kwargs.pop(handle.id, None)
 
 
-class Given(NamedTuple):
-    """What a call gives that is not made."""
+class SkippedCall(NamedTuple):
+    """The output of a module call that is skipped."""
 
     output: Any
 
 
 @contextmanager
-def hearing_calls(copies: Sequence[nn.Module] | None, entered: Entered, left: Left) -> Iterator[None]:
-    """Call `entered(module, args)` before and `left(module, args, kwargs, output)` after each call of a module.
+def module_call_hooks(copies: Sequence[nn.Module] | None, on_enter: OnEnter, on_exit: OnExit) -> Iterator[None]:
+    """Calls `on_enter` before and `on_exit` after each call of these modules, without registering hooks.
 
     `copies` are the modules of a shadow: nothing else is written, and no other thread hears of it; None hears of all
-    modules of the process. Where a call raised, `left` gets no output. A call for which `entered` has something `Given`
-    is not made; it has so only on a shadow.
+    modules of the process. Where a call raised, `on_exit` gets no output. A call for which `on_enter` has something
+    `Given` is not made; it has so only on a shadow.
     """
-    with _deeper_calls:
+    with _raised_recursion_limit:
         if copies is None:
-            with listening_to_modules(entered, left):
+            with global_call_hooks(on_enter, on_exit):
                 yield
             return
         for module in copies:
-            module_state(module)[COMPILED_CALL] = _Call(module, entered, left)
+            module_state(module)[COMPILED_CALL] = _HookedCall(module, on_enter, on_exit)
         try:
             yield
         finally:
@@ -102,8 +102,8 @@ def hearing_calls(copies: Sequence[nn.Module] | None, entered: Entered, left: Le
                 module_state(module)[COMPILED_CALL] = None
 
 
-class _DeeperCalls:
-    """Room for twice the frames: hearing of a call takes some itself, and what runs unheard has to run heard.
+class _RaisedRecursionLimit:
+    """A doubled recursion limit, as hooks need frames of their own; it is restored by the last thread.
 
     The limit is the process's, so it is put back when the last thread leaves, unless someone else has set it meanwhile.
     """
@@ -127,25 +127,27 @@ class _DeeperCalls:
                 sys.setrecursionlimit(self._before)
 
 
-_deeper_calls = _DeeperCalls()
+_raised_recursion_limit = _RaisedRecursionLimit()
 
 
-class _Call:
-    """Stands where torch looks for a compiled call. What a module's own hooks do lies inside of the call."""
+class _HookedCall:
+    """A replacement for a module's compiled call, around the module's own hooks. What a module's own hooks do lies
+    inside of the call.
+    """
 
-    __slots__ = ("entered", "left", "module")
+    __slots__ = ("module", "on_enter", "on_exit")
 
-    def __init__(self, module: nn.Module, entered: Entered, left: Left) -> None:
-        self.module, self.entered, self.left = module, entered, left
+    def __init__(self, module: nn.Module, on_enter: OnEnter, on_exit: OnExit) -> None:
+        self.module, self.on_enter, self.on_exit = module, on_enter, on_exit
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self.entered(self.module, args)
-        if type(given) is Given:
+        given = self.on_enter(self.module, args)
+        if type(given) is SkippedCall:
             return given.output
         try:
             output = plain_call_of(self.module)(*args, **kwargs)
         except BaseException:
-            self.left(self.module, args, {})
+            self.on_exit(self.module, args, {})
             raise
-        self.left(self.module, args, kwargs, output)
+        self.on_exit(self.module, args, kwargs, output)
         return output

@@ -1,4 +1,4 @@
-"""The state of a model at one moment, to notice later that it was cut, masked, trained or changed by hand."""
+"""Change detection for a model: whether it was cut, masked, trained or changed since a moment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SIZES, WEIGHTS = "sizes", "weights"
 
 
 class ModelState:
-    """The modules, sizes and write counters of a model, told by looks at them alone; the model is held weakly."""
+    """A record of a model's modules, sizes and version counters, to detect changes; holds the model weakly."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = weakref.ref(model)
-        self._sizes, self._weights = _state_of(model)
+        self._sizes, self._weights = _size_and_weight_keys(model)
 
     @property
     def model(self) -> nn.Module | None:
-        """The model, as long as somebody else has it."""
+        """The model, or None if it was deleted."""
         return self._model()
 
     def change(self) -> str:
@@ -31,14 +31,14 @@ class ModelState:
         model = self.model
         if model is None:
             return ""
-        sizes, weights = _state_of(model)
+        sizes, weights = _size_and_weight_keys(model)
         if sizes != self._sizes:
             return SIZES
         return "" if weights == self._weights else WEIGHTS
 
 
-def _state_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """What says that modules and sizes are the same, and what says that weights are."""
+def _size_and_weight_keys(model: nn.Module) -> tuple[list[Any], list[Any]]:
+    """Returns the keys that change with modules and sizes, and those that change with weights."""
     sizes: list[Any] = []
     weights: list[Any] = []
     for name, module in _slots(model):
@@ -46,8 +46,8 @@ def _state_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
         for tensors in (vars(module).get(PARAMETERS), vars(module).get(BUFFERS)):
             for key, tensor in (tensors or {}).items():
                 if isinstance(tensor, torch.Tensor):
-                    sizes.append((key, _told(lambda t=tensor: (tuple(t.shape), t.dtype))))
-                    weights.append((_told(lambda t=tensor: version_of(t)), _told(lambda t=tensor: t.data_ptr())))
+                    sizes.append((key, _or_none(lambda t=tensor: (tuple(t.shape), t.dtype))))
+                    weights.append((_or_none(lambda t=tensor: version_of(t)), _or_none(lambda t=tensor: t.data_ptr())))
     return sizes, weights
 
 
@@ -64,7 +64,7 @@ def _slots(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             waiting.extend((slot, inner) for slot, inner in inside.items() if isinstance(inner, nn.Module))
 
 
-def _told(ask: Any) -> Any:
+def _or_none(ask: Any) -> Any:
     """The answer; None of tensors that have none, as an inference tensor counts no writing."""
     try:
         return ask()

@@ -1,6 +1,6 @@
-"""Models that several devices or processes train together: what wraps them, and what holds their parameters.
+"""Models in data-parallel and sharded wrappers, and the parameters that these hold.
 
-Looking asks nothing of the other processes and registers nothing.
+Nothing here communicates with other processes or registers hooks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     MODULES,
     SHARDED_FLAT,
     flat_names,
-    flat_places,
+    flat_positions,
     flat_shapes,
     flat_shard,
     flat_views,
@@ -28,38 +28,38 @@ from modulekg_widgets.engine.torch_runtime.private import (
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, registry, unwrapped
 
 DDP = DistributedDataParallel.__name__
-DEVICES = (nn.DataParallel, DistributedDataParallel)  # each keeps the model that it wraps as `module`
+WRAPPERS = (nn.DataParallel, DistributedDataParallel)  # each keeps the model that it wraps as `module`
 
 
-def inside(model: nn.Module) -> nn.Module:
-    """The module behind DataParallel, DistributedDataParallel and `torch.compile`, or the module itself."""
+def unwrap_model(model: nn.Module) -> nn.Module:
+    """Returns the model inside DataParallel, DistributedDataParallel and `torch.compile` wrappers."""
     while True:
         model = unwrapped(model)
-        inner = registry(module_state(model), MODULES).get("module") if issubclass(type(model), DEVICES) else None
+        inner = registry(module_state(model), MODULES).get("module") if issubclass(type(model), WRAPPERS) else None
         if not isinstance(inner, nn.Module):
             return model
         model = inner
 
 
 def is_replicated(module: nn.Module) -> bool:
-    """Whether a module is the wrapper that sums the gradients of several processes."""
+    """True if the module is a DistributedDataParallel wrapper."""
     return issubclass(type(module), DistributedDataParallel)
 
 
 def sharding_of(module: nn.Module) -> str | None:
-    """What keeps but a part of this module's own tensors in each process; None where all of them are whole."""
+    """Returns the kind of sharding of a module's own tensors, as "DTensor"; None where they are whole."""
     cls = type(module)
-    if issubclass(cls, _loaded("torch.distributed.fsdp", "FullyShardedDataParallel")):
+    if issubclass(cls, _loaded_class("torch.distributed.fsdp", "FullyShardedDataParallel")):
         return "FullyShardedDataParallel"
-    if issubclass(cls, _loaded("torch.distributed.fsdp", "FSDPModule")):
+    if issubclass(cls, _loaded_class("torch.distributed.fsdp", "FSDPModule")):
         return "fully_shard"
     found = (sharding_of_tensor(tensor) for tensor in registered_tensors(module_state(module)).values())
     return next(filter(None, found), None)
 
 
 def sharding_of_tensor(tensor: torch.Tensor) -> str | None:
-    """What keeps but a part of this tensor in each process, or None."""
-    if issubclass(type(tensor), _loaded("torch.distributed.tensor", "DTensor")):
+    """Returns the kind of sharding of a tensor, or None."""
+    if issubclass(type(tensor), _loaded_class("torch.distributed.tensor", "DTensor")):
         return "DTensor"
     # without a look at __dict__, for this is a part of one flat tensor: writing to it would write to the others
     return "FullyShardedDataParallel" if getattr(tensor, SHARDED_FLAT, False) is True else None
@@ -70,16 +70,16 @@ class FlatPart(NamedTuple):
 
     wrapper: nn.Module
     handle: Any  # of the flat parameter
-    place: int  # which of its parameters
+    position: int  # which of its parameters
 
     @property
     def is_whole(self) -> bool:
-        """Whether every process holds all of it."""
+        """True if every process holds the whole parameter."""
         return not self.handle.uses_sharded_strategy
 
     @property
     def counts(self) -> bool:
-        """Whether no process before this one holds the same part."""
+        """True if this is the first process that holds this shard, so that sums count it once."""
         copies = module_state(self.wrapper).get(COPIES_OF_SHARDS)
         return copies is None or torch.distributed.get_rank(copies) == 0
 
@@ -96,7 +96,7 @@ class FlatPart(NamedTuple):
             raise LookupError
         if flat_views(flat) is None:
             return None if flat.grad is None else self._part(flat.grad.detach())
-        own, part = flat_views(flat)[self.place].grad, self.weight()
+        own, part = flat_views(flat)[self.position].grad, self.weight()
         if own is None:
             return None
         if own.numel() != (0 if part is None else part.numel()):
@@ -104,16 +104,16 @@ class FlatPart(NamedTuple):
         return own.detach()
 
     def _part(self, flat: torch.Tensor) -> torch.Tensor | None:
-        info = flat_places(self.handle.flat_param)[self.place]
+        info = flat_positions(self.handle.flat_param)[self.position]
         if not info.in_shard or not info.numel_in_shard:
             return None
         part = flat.narrow(0, info.offset_in_shard, info.numel_in_shard)
-        return part.view(flat_shapes(self.handle.flat_param)[self.place]) if self.is_whole else part
+        return part.view(flat_shapes(self.handle.flat_param)[self.position]) if self.is_whole else part
 
 
 def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
     """The parameters that FullyShardedDataParallel keeps in flat ones, by the identity of their module and by name."""
-    kinds = _loaded("torch.distributed.fsdp", "FullyShardedDataParallel")
+    kinds = _loaded_class("torch.distributed.fsdp", "FullyShardedDataParallel")
     found: dict[int, dict[str, FlatPart]] = {}
     for wrapper in modules:
         handle = module_state(wrapper).get(FLAT_HANDLE) if issubclass(type(wrapper), kinds) else None
@@ -122,26 +122,26 @@ def flat_parts(modules: Iterable[nn.Module]) -> dict[int, dict[str, FlatPart]]:
     return found
 
 
-def _loaded(module: str, name: str) -> tuple[type, ...]:
-    """A class of a part of torch, once somebody has loaded that part."""
+def _loaded_class(module: str, name: str) -> tuple[type, ...]:
+    """Returns a class of a torch module that is already imported, as a tuple; empty otherwise."""
     found = getattr(sys.modules.get(module), name, None)
     return (found,) if isinstance(found, type) else ()
 
 
-def is_held_by_replicas(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether a DistributedDataParallel lives that reduces the gradients of one of these parameters.
+def is_in_live_ddp(tensors: Iterable[torch.Tensor]) -> bool:
+    """True if a living DistributedDataParallel reduces the gradient of one of these parameters.
 
     The tensors do not tell, so that the objects of the process are gone through once, where torch.distributed runs;
     wrappers that nobody has any more are dropped first. After `gc.freeze()` those from before it are not found.
     """
     keys = {id(tensor) for tensor in tensors}
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()) or not _holds(keys):
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()) or not _has_live_wrapper(keys):
         return False
     gc.collect()  # a wrapper refers to itself, and would outlive its name
-    return _holds(keys)
+    return _has_live_wrapper(keys)
 
 
-def _holds(keys: set[int]) -> bool:
+def _has_live_wrapper(keys: set[int]) -> bool:
     return any(id(parameter) in keys for wrapper in _wrappers() for parameter in _parameters(wrapper))
 
 

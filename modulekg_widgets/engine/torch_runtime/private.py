@@ -1,7 +1,7 @@
-"""Every private name of torch that the package uses, once, with what it is for: all other code asks here.
+"""Every private name of torch that the package uses, with its purpose.
 
-They may change with any release of torch; then this is the file to mend. A test of the architecture finds other uses.
-Constants hold the names of attributes, as they stand in a module's `__dict__`; functions read them in C.
+Such names may change with any release of torch; then this is the only file to change (a test of the architecture finds
+other uses). Constants are names of attributes in a module's `__dict__`; functions are getters in C.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ has_one_projection = attrgetter("_qkv_same_embed_dim")  # whether attention keep
 dims_without_batch = attrgetter("_get_no_batch_dim")  # of an instance norm, to be called
 NUMERICAL_PATH = "_enable_slow_path_for_better_numerical_stability"  # of a fused norm that is trained with fake quanta
 # what compiling, scripting and parallel training leave behind in a module
-LEFT_BY_WRAPPERS = frozenset({
+WRAPPER_ATTRIBUTES = frozenset({
     COMPILED_CALL, "_is_torch_compile", "_ddp_params_and_buffers_to_ignore", "_is_fsdp_managed_module",
     "_fsdp_use_orig_params", "_sync_gradients", "_state_dict_type", "_state_dict_config", "_distribute_module_applied",
 })  # fmt: skip
 SHARDED_FLAT = "_fsdp_flattened"  # set on a parameter that is part of a flat one, which is sharded
 FLAT_HANDLE = "_handle"  # what FullyShardedDataParallel keeps a flat parameter by
 # of a flat parameter: its parts where modules keep them as parameters, what lies here, and where each part lies in it
-flat_views, flat_shard, flat_places = (
+flat_views, flat_shard, flat_positions = (
     attrgetter("_params"),
     attrgetter("_local_shard"),
     attrgetter("_shard_param_infos"),
@@ -100,7 +100,9 @@ can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # 
 # the norms of many tensors in a given precision, on a GPU by few kernels and without copies
 norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
 values_of_nested: Callable[[torch.Tensor], torch.Tensor] = attrgetter("_values")  # all rows of a jagged tensor
-stored_places: Callable[[torch.Tensor], int] = methodcaller("_nnz")  # how many places of a sparse tensor hold something
+sparse_entry_count: Callable[[torch.Tensor], int] = methodcaller(
+    "_nnz"
+)  # how many places of a sparse tensor hold something
 PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 
 # -------------------------------------------------------------------------------------------------------- operators
@@ -156,12 +158,12 @@ C_EXTENSION = torch._C.__name__  # the module of classes in C++
 
 
 def is_innermost(mode: TorchDispatchMode) -> bool:
-    """Whether a mode of operators is the first to hear of them."""
+    """True if the mode is the innermost dispatch mode."""
     return _python_dispatch._get_current_dispatch_mode() is mode
 
 
 def default_device() -> torch.device | None:
-    """What `torch.set_default_device` was told in this thread."""
+    """Returns the device set by `torch.set_default_device` in this thread."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if context is None else context.device
 
@@ -181,20 +183,20 @@ def is_compiler_loaded() -> bool:
 
 
 def compiler_stance() -> str | None:
-    """What `torch.compiler.set_stance` was told; None before anything is compiled."""
+    """Returns the stance set by `torch.compiler.set_stance`; None before anything is compiled."""
     frames = compiler_frames()
     return None if frames is None else frames._stance.stance
 
 
 def count_compiled_frames(count: int) -> int:
-    """Let torch count in this thread what it compiles, or not by -1; a call that is counted may compile nothing."""
+    """Sets the number of compiled frames that torch counts in this thread (-1 to stop counting)."""
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     set_count = getattr(frames, "set_fullgraph_compiled_frame_count", None)
     return -1 if set_count is None else set_count(count)
 
 
 def kernel_in_parts(operator: Any) -> Callable[..., Any] | None:
-    """What an operator that takes functions does on any device, in other operators."""
+    """Returns the kernel of a higher-order operator in terms of basic operators."""
     return operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
@@ -225,7 +227,7 @@ def script_methods(native: Any) -> list[str]:
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether an object of C++ has a state that it would be saved with."""
+    """True if an object of C++ can be pickled."""
     return value._has_method("__getstate__")
 
 
@@ -233,5 +235,5 @@ def can_be_saved(value: Any) -> bool:
 
 
 def default_store() -> Any:
-    """Where the processes of the default group leave each other messages."""
+    """Returns the key-value store of the default process group."""
     return torch.distributed.distributed_c10d._get_default_store()

@@ -1,9 +1,9 @@
-"""Modules as they are, whatever their classes say of themselves."""
+"""Modules as plain state: `__dict__`, registries and mode, read without running their code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -26,24 +26,24 @@ def wrapper_classes() -> tuple[type, ...]:
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module behind the wrapper that `torch.compile` returns, or the module itself."""
+    """Returns the module inside a `torch.compile` wrapper, or the module itself."""
     while issubclass(type(module), wrapper_classes()):
         module = module_state(module)[MODULES][ORIGINAL_MODULE]
     return module
 
 
 def is_script(module: nn.Module) -> bool:
-    """Whether the module is TorchScript: it makes its children anew at each access, so it is one opaque module."""
+    """True for TorchScript modules, which are opaque: their children are created at each access."""
     return issubclass(type(module), torch.jit.ScriptModule)
 
 
-def is_ordinary(cls: type) -> bool:
-    """Whether the instances of a class are modules that are neither wrappers nor TorchScript."""
+def is_plain_module(cls: type) -> bool:
+    """True if instances are modules, and neither compile wrappers nor TorchScript."""
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
 
 
 def registry(state: dict[str, Any], name: str) -> dict[str, Any]:
-    """The parameters, buffers or children of a module given its `__dict__`; empty where it has none yet."""
+    """Returns the parameters, buffers or children in a module's `__dict__`; empty before `__init__`."""
     return state.get(name) or {}
 
 
@@ -53,7 +53,7 @@ def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
 
 
-def the_weight(named: Mapping[str, Named]) -> Named | None:
+def main_weight(named: Mapping[str, Named]) -> Named | None:
     """The one that is named `weight`, or the only one whose name ends so."""
     found = named.get("weight")
     if found is None:
@@ -67,3 +67,32 @@ def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
     if training is not None:
         for state in states:
             state["training"] = training
+
+
+# --------------------
+# Numbered children of a module: the elements of a list, or `expert_0`, `expert_1`, … of a dictionary.
+
+
+class IndexedChildren(NamedTuple):
+    """The numbered children of a module: `path`, and the prefix of their names."""
+
+    path: str
+    prefix: str  # of their names, empty in a list
+
+    def path_of(self, number: int) -> str:
+        """The path of one of them."""
+        name = f"{self.prefix}{number}"
+        return f"{self.path}.{name}" if self.path else name
+
+    def split(self, path: str) -> tuple[int, str] | None:
+        """Returns the number of the child that contains a path, and the path inside it; None for other paths."""
+        start = f"{self.path}.{self.prefix}" if self.path else self.prefix
+        number, _, rest = path.removeprefix(start).partition(".")
+        return (int(number), rest) if path.startswith(start) and number.isdecimal() else None
+
+
+def index_prefix(names: Iterable[str]) -> str | None:
+    """Returns the common prefix of names that are numbered 0, 1, …; None for other names."""
+    every = list(names)
+    prefix = every[0].removesuffix("0") if every else ""
+    return prefix if every == [f"{prefix}{at}" for at in range(len(every))] else None

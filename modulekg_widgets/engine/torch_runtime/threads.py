@@ -1,4 +1,4 @@
-"""What other threads of this process do, read from their stacks."""
+"""Detection of other threads that use a model or compute, from their stacks and CPU times."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _BACKWARD = {BACKWARD_FUNCTION}
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 # the functions of the standard library in which a thread waits, and the packages of a kernel that do nothing else
 _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "readinto", "read", "_recv", "_poll"}
-_OF_KERNELS = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
-_PASSING_ON = "QueueFeederThread"  # of a multiprocessing.Queue, as a loader with workers has: it draws nothing
-MOST_NODES = 1_000_000  # of a graph of gradients
-MOST_WHILE_WAITING = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
-WATCHED = 0.2  # seconds in which a thread that trains a model is seen to compute
-MOST_WHILE_WATCHED = 2e-3  # seconds of computing in that time of one that only waits; more where watching costs more
+_KERNEL_PACKAGES = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
+_QUEUE_FEEDER = "QueueFeederThread"  # of a multiprocessing.Queue, as a loader with workers has: it draws nothing
+MAX_GRAPH_NODES = 1_000_000  # of a graph of gradients
+MAX_WAITING_CPU = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
+WATCH_SECONDS = 0.2  # seconds in which a thread that trains a model is seen to compute
+MAX_WATCHED_CPU = 2e-3  # seconds of computing in that time of one that only waits; more where watching costs more
 
 
-class _Model:
-    """Some modules and their parameters, by identity."""
+class _ModelIdentity:
+    """The identities of some modules and their parameters."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self.modules: dict[int, Any] = {id(module): module for module in modules}
@@ -48,43 +48,43 @@ class _Model:
         return any(id(p) in self.parameters for group in groups for p in group)
 
 
-def user_of(modules: Iterable[nn.Module]) -> str | None:
-    """What another thread does with some of these modules at this moment, in words; None when nothing."""
-    return _user_of(_Model(modules))
+def current_use(modules: Iterable[nn.Module]) -> str | None:
+    """Returns a description of another thread's current use of these modules; None if there is none."""
+    return _current_use(_ModelIdentity(modules))
 
 
-def _user_of(model: _Model) -> str | None:
+def _current_use(model: _ModelIdentity) -> str | None:
     for ident, top in _other_stacks():
         frame: FrameType | None = top
         while frame is not None:
-            if (found := _use(frame, model)) is not None:
+            if (found := _use_in_frame(frame, model)) is not None:
                 return f"the thread {_name_of(ident)!r} runs {found}"
             frame = frame.f_back
     return None
 
 
-def worker_on(modules: Iterable[nn.Module]) -> str | None:
-    """What another thread does with some of these modules, between its passes too, in words; None when nothing.
+def training_thread(modules: Iterable[nn.Module]) -> str | None:
+    """Returns a description of a thread that trains these modules, also between its passes; else None.
 
     Between two passes the stack of a thread that trains shows neither. So threads that know the model are watched for
     a moment: one that computes is at work on it, one that waits, for a lock say, leaves it alone.
     """
-    model = _Model(modules)
-    if (found := _user_of(model)) is not None:
+    model = _ModelIdentity(modules)
+    if (found := _current_use(model)) is not None:
         return found
     seconds = dict(_cpu_seconds())
-    before = {ident: seconds.get(ident) for ident, frame in _other_stacks() if _knows(frame, model)}
-    end, own = time.monotonic() + WATCHED, time.thread_time()
+    before = {ident: seconds.get(ident) for ident, frame in _other_stacks() if _references_model(frame, model)}
+    end, own = time.monotonic() + WATCH_SECONDS, time.thread_time()
     while found is None and before and time.monotonic() < end:
-        time.sleep(WATCHED / 100)
+        time.sleep(WATCH_SECONDS / 100)
         # this thread wakes up to look too: one that computes no more than that only looks, on a slow machine as well
-        at_work = _at_work(before, max(MOST_WHILE_WATCHED, time.thread_time() - own))
-        found = _user_of(model) or (at_work and f"the thread {_name_of(at_work)!r} is at work on it") or None
+        at_work = _computing_thread(before, max(MAX_WATCHED_CPU, time.thread_time() - own))
+        found = _current_use(model) or (at_work and f"the thread {_name_of(at_work)!r} is at work on it") or None
     return found
 
 
-def _at_work(before: Mapping[int, float | None], most: float) -> int | None:
-    """The first of these threads that has computed for more than some seconds since."""
+def _computing_thread(before: Mapping[int, float | None], most: float) -> int | None:
+    """Returns the first of these threads whose CPU time grew by more than `most` seconds."""
     seconds, frames = dict(_cpu_seconds()), sys._current_frames()
     for ident, earlier in before.items():
         now = seconds.get(ident)
@@ -96,8 +96,8 @@ def _at_work(before: Mapping[int, float | None], most: float) -> int | None:
     return None
 
 
-def _knows(frame: FrameType | None, model: _Model) -> bool:
-    """Whether a stack has the model in reach: in its variables and their attributes, and in globals that it names."""
+def _references_model(frame: FrameType | None, model: _ModelIdentity) -> bool:
+    """True if a stack references the model in its variables, their attributes or its globals."""
     while frame is not None:
         variables = frame.f_globals
         values = [variables.get(name) for name in frame.f_code.co_names]
@@ -119,14 +119,14 @@ def _attributes(value: object) -> Collection[object]:
     return list(found.values()) if type(found) is dict else ()
 
 
-def _leads_to(value: Any, model: _Model) -> bool:
+def _leads_to(value: Any, model: _ModelIdentity) -> bool:
     kind = type(value)  # what a stranger's object calls its class may be code
     if issubclass(kind, nn.Module):
         return _contains(value, model)
     return model.is_of(value) if issubclass(kind, torch.optim.Optimizer) else id(value) in model.parameters
 
 
-def _contains(module: nn.Module, model: _Model) -> bool:
+def _contains(module: nn.Module, model: _ModelIdentity) -> bool:
     waiting, seen = [module], {id(module)}
     while waiting:
         next_one = waiting.pop()
@@ -138,8 +138,8 @@ def _contains(module: nn.Module, model: _Model) -> bool:
     return False
 
 
-class OthersWork:
-    """Whether other threads compute from now on: they may draw random numbers, those that wait do not."""
+class ThreadActivity:
+    """The detection of computing in other threads since a moment, which may draw random numbers."""
 
     def __init__(self) -> None:
         self._before = dict(_cpu_seconds())
@@ -154,21 +154,21 @@ class OthersWork:
             if seconds is None:  # no such clock on this system
                 if not _waits(frames.get(ident)):
                     return True
-            elif seconds - (self._before.get(ident) or 0.0) > (MOST_WHILE_WAITING if _waits(frames.get(ident)) else 0):
+            elif seconds - (self._before.get(ident) or 0.0) > (MAX_WAITING_CPU if _waits(frames.get(ident)) else 0):
                 return True
         return False
 
 
-def others_compute() -> bool:
-    """Whether another thread computes at this moment, by where it is in its code."""
+def other_threads_compute() -> bool:
+    """True if another thread computes at this moment, judged by its stack."""
     return any(not _waits(frame) for _, frame in _other_stacks())
 
 
 def _cpu_seconds() -> Iterator[tuple[int, float | None]]:
-    """What each of the other threads has computed so far."""
+    """Yields the CPU seconds of the other threads."""
     own = threading.get_ident()
     for thread in threading.enumerate():
-        if thread.ident is not None and thread.ident != own and thread.name != _PASSING_ON:
+        if thread.ident is not None and thread.ident != own and thread.name != _QUEUE_FEEDER:
             yield thread.ident, _seconds_of(thread)
 
 
@@ -191,7 +191,7 @@ def _name_of(ident: int) -> str:
     return next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
 
 
-def _use(frame: FrameType, model: _Model) -> str | None:
+def _use_in_frame(frame: FrameType, model: _ModelIdentity) -> str | None:
     code = frame.f_code
     if code in _CALLS:
         return "its forward pass" if id(frame.f_locals.get("self")) in model.modules else None
@@ -203,11 +203,11 @@ def _use(frame: FrameType, model: _Model) -> str | None:
 
 
 def _reaches(outputs: Any, parameters: Collection[int]) -> bool:
-    """Whether the graph behind some outputs of a backward pass leads to one of these parameters."""
+    """True if the autograd graph of some outputs leads to one of these parameters."""
     waiting = [getattr(output, "grad_fn", None) for output in outputs or ()]
     waiting += [getattr(getattr(output, "node", None), "next_functions", None) for output in outputs or ()]
     entered: set[Any] = set()
-    while waiting and len(entered) < MOST_NODES:
+    while waiting and len(entered) < MAX_GRAPH_NODES:
         node = waiting.pop()
         if node is None or node in entered or isinstance(node, tuple):
             continue
@@ -223,5 +223,5 @@ def _waits(frame: FrameType | None) -> bool:
         return True
     file = frame.f_code.co_filename
     if "site-packages" in file:
-        return bool(_OF_KERNELS & set(file.split(os.sep)))
+        return bool(_KERNEL_PACKAGES & set(file.split(os.sep)))
     return file.startswith(_LIBRARY) and frame.f_code.co_name in _WAITING

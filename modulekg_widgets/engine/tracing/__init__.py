@@ -1,6 +1,6 @@
-"""Recording a forward pass as a graph of operators and values.
+"""One forward pass recorded: operators, values, and the modules that called them.
 
-Read dataflow.py first (the graph), then trace.py (the ways that are tried), recorder.py (what is recorded of each
-operator and module), held.py (the tensors that a model holds, under all their names), source.py (the line that called),
-leftovers.py (what a pass without data must not leave behind) and changed_call.py (the same call on a changed model).
+Read dataflow.py first (the graph), then recorder.py (how it is recorded) with call_arguments.py, source.py (lines of
+code) and unregistered_tensors.py (tensors outside parameters and buffers), trace.py (meta, fake or real tensors),
+execution.py (recorded operators on real tensors), flops.py and leaked_tensors.py (meta tensors left in the model).
 """

@@ -1,8 +1,21 @@
-"""The data flow of one forward pass: values, the operators between them, and the modules that called these."""
+"""The data flow of one forward pass: values, operators and module calls as plain data.
+
+`Dataflow` lists the tensors (`DataNode`), the calls of ATen operators (`OperatorNode`) and the modules (`ModuleNode`)
+in the order of execution. A node knows its producer and consumers; an in-place write makes a new node with `previous`.
+Parameters and buffers have one node for all their names. `state` maps names to nodes, `result` is the output with nodes
+in place of tensors. Notes, unknown calls and calls that depend on data are listed beside. `mk.trace` returns the
+subclass `DataflowGraph`, which adds axes; the graph holds the model, so it cannot be pickled.
+
+>>> import torch, modulekg_widgets as mk
+>>> graph = mk.trace(torch.nn.Linear(3, 4), torch.zeros(1, 3))
+>>> graph.operators[-1].name, [node.name for node in graph.operators[-1].params]
+('aten::addmm', ['bias'])
+"""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,22 +24,104 @@ from typing import Any, overload
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import TraceError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.operators.arguments import own_arguments
+from modulekg_widgets.engine.errors import TraceError, UnknownNameError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.operators.arguments import schema_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
-from modulekg_widgets.engine.operators.recorded import Unknown, Value, shape_of, stored_elements
+from modulekg_widgets.engine.operators.recorded_call import CallRecord, Value, recorded_shape, sparse_element_count
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import entries, leaves
 from modulekg_widgets.engine.torch_runtime.state import is_script
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER
-from modulekg_widgets.engine.tracing.outputs import following_outputs
 from modulekg_widgets.engine.tracing.source import Source
+from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
+
+# -------------------- The selection of the outputs that must keep their shape; a cut may change the others
+
+
+OutputSelection = Sequence[str | int]
+NEXT_CALL = {"past_key_values", "past_buckets_states", "cache_params", "mems"}  # what serves the next call
+LOGITS = "logits"  # beside it, what a model gives of its inside is for looking at
+_INSIDE = re.compile(r"encoder_.*|(.*_)?(hidden_states?|attentions)")
+
+
+def parse_output_selection(outputs: Any) -> OutputSelection | None:
+    """Parses the `outputs` argument into names and indices; raises `UnknownNameError`.
+
+    An empty list is of no output: all of them may be cut.
+    """
+    if outputs is None:
+        return None
+    every = [outputs] if isinstance(outputs, str | int) else outputs
+    if not isinstance(every, Sequence) or not all(type(one) in (str, int) for one in every):
+        wrong = f"outputs={printable(repr(outputs))}"
+        raise UnknownNameError(f"{wrong}: give names or indices of outputs, as ['logits'] or [0], or [] for none")
+    return every
+
+
+def find_cuttable_outputs(result: Any, wanted: OutputSelection | None) -> dict[str, Any]:
+    """The outputs that do not count, by name: what is not wanted, by default what serves the next call or the inside.
+
+    Raises `UnknownNameError` for a name or an index that the outputs do not have.
+    """
+    named = [(_strip_dot(name), node) for name, node in leaves(result, Value)]
+    counts = set(output_names(result))
+    if wanted is not None:
+        counts = set().union(*(_selected_names(one, result, list(counts)) for one in wanted))
+    elif (inside := _internal_outputs(result)) != set(counts):
+        counts -= inside
+    kept = {node for name, node in named if name in counts}
+    return {name: node for name, node in named if node not in kept}
+
+
+def output_names(result: Any) -> list[str]:
+    """The names of all tensors in what forward returned."""
+    return [_strip_dot(name) for name, _ in leaves(result, Value)]
+
+
+def _strip_dot(name: str) -> str:
+    return name.removeprefix(".")
+
+
+def _internal_outputs(result: Any) -> set[str]:
+    """Returns the names of caches for the next call, and of hidden states and attentions beside `logits`."""
+    if not isinstance(result, Mapping):
+        return set()
+    keys = [key for key in result if isinstance(key, str)]
+    gone = [key for key in keys if key in NEXT_CALL or (LOGITS in keys and _INSIDE.fullmatch(key))]
+    return {name for key in gone for name in _names_below(key, result[key])}
+
+
+def _names_below(name: str, value: Any) -> list[str]:
+    return [_strip_dot(place) for place, _ in leaves(value, Value, name)]
+
+
+def _selected_names(one: str | int, result: Any, names: list[str]) -> list[str]:
+    """The names of the tensors that a name or an index means."""
+    top = [(_strip_dot(step), value) for step, value in entries(result)] or [("", result)]
+    if isinstance(one, int):
+        if not -len(top) <= one < len(top):
+            raise UnknownNameError(f"outputs: there is no output {one}; forward gives {len(top)}: {_listed(top)}")
+        return _names_below(*top[one])
+    found = [name for name in names if name == one or name.startswith((f"{one}.", f"{one}["))]
+    if not found:
+        known = [*dict.fromkeys([*(step for step, _ in top if step), *names])]
+        near = closest_match_hint(one, known) if any(known) else "forward gives one tensor, outputs=[0]"
+        raise UnknownNameError(f"outputs: there is no output {printable(repr(one))}: {near}")
+    return found
+
+
+def _listed(top: list[tuple[str, Any]]) -> str:
+    return ", ".join(printable(step) or "a tensor" for step, _ in top[:8])
+
+
+# ----------------------------------------
+
 
 INPUT, CONSTANT, RESULT = "input", "constant", "result"  # beside PARAMETER, BUFFER and ATTRIBUTE
 
 
 class Storage:
-    """What the views of one memory share: the last operator that wrote into it."""
+    """The memory that views share, with the last operator that wrote to it."""
 
     __slots__ = ("writer", "written")
 
@@ -36,7 +131,7 @@ class Storage:
 
 
 class DataNode(Value):
-    """One tensor of the forward pass; writing in place makes a new one, whose `previous` is the tensor before."""
+    """A tensor in the forward pass; an in-place write makes a new node whose `previous` is the old one."""
 
     __slots__ = (
         "consumers", "dtype", "escapes", "graph", "index", "is_output", "is_ragged", "kind", "label", "names",
@@ -49,8 +144,8 @@ class DataNode(Value):
         self.kind = kind
         self.label = label
         self.names: tuple[str, ...] = ()  # of what the model holds: all its names, several when it is tied
-        self.shape: tuple[int, ...] = shape_of(tensor)
-        self.stored = stored_elements(tensor)
+        self.shape: tuple[int, ...] = recorded_shape(tensor)
+        self.stored = sparse_element_count(tensor)
         self.is_ragged = tensor.is_nested and tensor.layout is torch.strided
         self.stride: tuple[int, ...] = (
             tensor.stride() if tensor.layout is torch.strided and not tensor.is_nested else ()
@@ -80,7 +175,7 @@ class DataNode(Value):
 
     @property
     def is_read(self) -> bool:
-        """Whether anything is made of it: by an operator, by Python, or by who called the model."""
+        """True if an operator, Python or the caller of the model reads the value."""
         return bool(self.consumers) or self.is_output or self.escapes
 
     @property
@@ -96,8 +191,8 @@ class DataNode(Value):
         return self.kind == BUFFER
 
     @property
-    def is_table(self) -> bool:
-        """Whether the model holds it and does not learn it: a buffer, or a tensor in a plain attribute."""
+    def is_buffer_like(self) -> bool:
+        """True if the model holds the tensor without training it: a buffer, or a tensor in a plain attribute."""
         return self.kind in (BUFFER, ATTRIBUTE)
 
     @property
@@ -106,11 +201,11 @@ class DataNode(Value):
         return self.numel() * self.dtype.itemsize
 
     def cut_analysis(self, index: Sequence[int], dim: int = 0) -> Any:
-        """What else must change when the positions `index` of dimension `dim` go; nothing is changed."""
+        """Computes all changes that removing positions of this tensor requires; changes nothing."""
         return self.graph.cut_analysis(self, index=index, dim=dim)
 
     def __repr__(self) -> str:
-        return f"<{shown(self.name)}: {self.kind} {list(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
+        return f"<{printable(self.name)}: {self.kind} {list(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
 
 
 @dataclass(eq=False, slots=True)
@@ -141,20 +236,20 @@ class OperatorNode:
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments of the call by their names in the operator's schema, as `stride` and `groups`."""
-        return own_arguments(self.overload, self.args, self.kwargs)
+        return schema_arguments(self.overload, self.args, self.kwargs)
 
     @property
     def where(self) -> str:
         """Operator, module path and source line in one line of text."""
-        module = shown(self.module) or "(root)"
+        module = printable(self.module) or "(root)"
         return f"{self.name} in {module}" + (f", {self.source}" if self.source else "")
 
-    def record(self, remedy: str = "") -> Unknown:
+    def record(self, remedy: str = "") -> CallRecord:
         """This call as an entry of a list of what is unknown or depends on data."""
-        return Unknown(self.name, self.module, str(self.source or ""), remedy)
+        return CallRecord(self.name, self.module, str(self.source or ""), remedy)
 
     def analysis(self, value: DataNode, mask: Any) -> Any:
-        """What this operator alone makes of a mask on one of its inputs or outputs: {value: {dim: indices}}."""
+        """Returns the positions that a mask on one of its tensors removes from the others, {value: {dim: indices}}."""
         return self.graph.operator_analysis(self, value, mask)
 
     def flops(self) -> int | None:
@@ -176,7 +271,7 @@ class ModuleCall:
 
 
 class ModuleNode:
-    """A module of the model as the forward pass saw it."""
+    """A module of the model in the forward pass, with its calls."""
 
     def __init__(self, graph: Dataflow, path: str, module: nn.Module) -> None:
         self.graph = graph
@@ -191,7 +286,7 @@ class ModuleNode:
 
     @property
     def outputs(self) -> list[DataNode]:
-        """The tensors that the module gave, over all its calls."""
+        """The output tensors of the module over all its calls."""
         return [node for call in self.calls for node in call.outputs]
 
     @property
@@ -228,8 +323,8 @@ class ModuleNode:
         return count_flops(self.operators)
 
     def __repr__(self) -> str:
-        kind = shown(type(self.module).__name__)
-        return f"<{shown(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
+        kind = printable(type(self.module).__name__)
+        return f"<{printable(self.path) or '(root)'}: {kind}, {len(self.calls)} calls, {len(self.operators)} operators>"
 
 
 class Modules(Mapping[str, ModuleNode]):
@@ -242,7 +337,9 @@ class Modules(Mapping[str, ModuleNode]):
         try:
             return self._nodes[path]
         except (KeyError, TypeError):
-            raise UnknownPathError(f"no module {shown(str(path))!r}: {nearest(str(path), self._nodes)}") from None
+            raise UnknownPathError(
+                f"no module {printable(str(path))!r}: {closest_match_hint(str(path), self._nodes)}"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
@@ -252,7 +349,7 @@ class Modules(Mapping[str, ModuleNode]):
 
 
 class Values(list[DataNode]):
-    """The values in the order of their creation; look one up by index or by name."""
+    """The values in order of creation, by index or by name."""
 
     @overload
     def __getitem__(self, key: int | str) -> DataNode: ...  # type: ignore[overload-overlap]
@@ -264,11 +361,11 @@ class Values(list[DataNode]):
         for node in self:
             if key in node.names or node.name == key:
                 return node
-        raise UnknownPathError(f"no value {shown(key)!r}: {nearest(key, (node.name for node in self))}")
+        raise UnknownPathError(f"no value {printable(key)!r}: {closest_match_hint(key, (node.name for node in self))}")
 
 
 class Dataflow:
-    """What one forward pass did, as `DataNode`s, `OperatorNode`s and `ModuleNode`s in the order they came."""
+    """The record of one forward pass: values, operators and module calls in the order of execution."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -293,9 +390,9 @@ class Dataflow:
         self.error: Exception | None = None  # why the forward pass stopped; the graph ends there
         self.attempt: OperatorNode | None = None  # the last call that was made, recorded if it went through
         self.draws: Any = None  # the code that may go another way each time, by chance or by a clock
-        self.data_dependent: list[Unknown] = []  # calls that turned tensor data into Python values
+        self.data_dependent: list[CallRecord] = []  # calls that turned tensor data into Python values
         self.has_ragged = False  # whether there is a nested tensor among the values
-        self.escaped: list[tuple[DataNode, Unknown]] = []  # values that left torch, as `x.numpy()` does
+        self.escaped: list[tuple[DataNode, CallRecord]] = []  # values that left torch, as `x.numpy()` does
         # parameters and buffers, each with the value that forward puts in its place for the next call
         self.assigned: list[tuple[DataNode, DataNode]] = []
 
@@ -306,36 +403,36 @@ class Dataflow:
         )
 
     def __copy__(self) -> Dataflow:
-        return self._again(self.__dict__)
+        return self._shallow_copy(self.__dict__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dataflow:
-        memo[id(self)] = again = self._again({})
+        memo[id(self)] = again = self._shallow_copy({})
         again.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return again
 
-    def _again(self, state: Mapping[str, Any]) -> Dataflow:
+    def _shallow_copy(self, state: Mapping[str, Any]) -> Dataflow:
         again = object.__new__(type(self))
         again.__dict__.update(state)
         return again
 
     @cached_property
     def unread(self) -> list[DataNode]:
-        """The parameters and buffers that this forward pass never read."""
+        """The parameters and buffers that this forward pass did not read."""
         return [node for node in dict.fromkeys(self.state.values()) if not node.consumers and not node.escapes]
 
     @cached_property
-    def following(self) -> dict[str, DataNode]:
+    def cuttable_outputs(self) -> dict[str, DataNode]:
         """The outputs that do not count, by name: they follow a cut, the others keep their shape."""
-        return following_outputs(self.result, self.wanted)
+        return find_cuttable_outputs(self.result, self.wanted)
 
     @property
-    def counted(self) -> list[DataNode]:
+    def fixed_outputs(self) -> list[DataNode]:
         """The outputs that keep their shape."""
-        following = set(self.following.values())
+        following = set(self.cuttable_outputs.values())
         return [node for node in self.outputs if node not in following]
 
     def flops(self) -> Flops:
-        """The cost of the forward pass, of all its operators; `.unknown` lists those that have no formula.
+        """Returns the FLOPs of the forward pass; `.unknown` lists operators without a formula.
 
         `.matmul` is the part in matrix products and convolutions, which other tools and papers report.
         """
@@ -354,7 +451,9 @@ class Dataflow:
     def __repr__(self) -> str:
         counts = f"{len(self.operators)} operators, {len(self.values)} values, {len(self.modules)} modules"
         broken = f", stopped by {type(self.error).__name__}" if self.error is not None else ""
-        return f"<{type(self).__name__} of {shown(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"
+        return (
+            f"<{type(self).__name__} of {printable(type(self.model).__name__)}: {counts}, on {self.traced_on}{broken}>"
+        )
 
 
 def split_name(graph: Dataflow, name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Running recorded operators on real tensors."""
+"""Execution of recorded operators on real tensors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.errors import ModuleKGError, TraceError, shown
-from modulekg_widgets.engine.operators.recorded import shape_of
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
+from modulekg_widgets.engine.operators.recorded_call import recorded_shape
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, leaves, tensors, with_leaves
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
-from modulekg_widgets.engine.torch_runtime.structure import leaves, tensors, with_leaves
-from modulekg_widgets.engine.tracing.call_arguments import plain_inside
+from modulekg_widgets.engine.tracing.argument_recorder import unwrap_tensor
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, plain_tensor
+from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, unregistered_tensor
 
 Tensor = torch.Tensor
-LARGEST_CONSTANT = 1 << 22  # elements
+MAX_CONSTANT_SIZE = 1 << 22  # elements
 Devices = Callable[[torch.device], torch.device]
 
 
-def run(operator: OperatorNode, value_of: Callable[[DataNode], Any], device_for: Devices | None = None) -> Any:
-    """Call the operator with the tensors that `value_of` gives for its nodes; `device_for` may move what it makes."""
+def run_operator(operator: OperatorNode, value_of: Callable[[DataNode], Any], device_for: Devices | None = None) -> Any:
+    """Runs a recorded operator on the tensors that `value_of` returns for its nodes."""
     args = _filled(operator.args, value_of)
     kwargs = {name: _filled(argument, value_of) for name, argument in operator.kwargs.items()}
     if device_for is not None and kwargs.get("device") is not None:
@@ -47,7 +46,7 @@ def _filled(argument: Any, value_of: Callable[[DataNode], Any]) -> Any:
 
 
 def constant_value(node: DataNode) -> Tensor | None:
-    """The contents of a value that depends on nothing but constants of the code and integer buffers, else None."""
+    """Returns the contents of a value that depends on constants and integer buffers alone, else None."""
     known: dict[DataNode, Tensor | None] = {}
     waiting = [node]
     while waiting:
@@ -64,24 +63,26 @@ def constant_value(node: DataNode) -> Tensor | None:
 
 def _sources(node: DataNode) -> list[DataNode]:
     operator = node.producer
-    return operator.inputs if operator is not None and _repeatable(operator, node) else []
+    return operator.inputs if operator is not None and _is_deterministic(operator, node) else []
 
 
-def _repeatable(operator: OperatorNode, node: DataNode) -> bool:
+def _is_deterministic(operator: OperatorNode, node: DataNode) -> bool:
     overload = operator.overload
     seeded = torch.Tag.nondeterministic_seeded in overload.tags
-    return not schema_of(overload).is_mutable and not seeded and node.numel() <= LARGEST_CONSTANT
+    return not schema_of(overload).is_mutable and not seeded and node.numel() <= MAX_CONSTANT_SIZE
 
 
 def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | None:
     operator = node.producer
     if operator is None:
-        held = node.tensor if (node.is_table or node.kind == CONSTANT) and not node.dtype.is_floating_point else None
-        return None if held is None or held.is_meta or held.numel() > LARGEST_CONSTANT else held.cpu()
-    if not _repeatable(operator, node) or any(known.get(source) is None for source in operator.inputs):
+        held = (
+            node.tensor if (node.is_buffer_like or node.kind == CONSTANT) and not node.dtype.is_floating_point else None
+        )
+        return None if held is None or held.is_meta or held.numel() > MAX_CONSTANT_SIZE else held.cpu()
+    if not _is_deterministic(operator, node) or any(known.get(source) is None for source in operator.inputs):
         return None
     with torch.no_grad():
-        results = run(operator, known.__getitem__, lambda _: torch.device("cpu"))
+        results = run_operator(operator, known.__getitem__, lambda _: torch.device("cpu"))
     return dict(zip(operator.outputs, (tensor for _, tensor in tensors(results)), strict=False)).get(node)
 
 
@@ -96,14 +97,14 @@ def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
-    values = ForwardReplay(graph, args, kwargs).values_of_all()
+    values = ForwardReplay(graph, args, kwargs).run_all()
     for node in graph.values:
         node.value = values[node]
     return with_leaves(graph.result, DataNode, values.__getitem__)
 
 
 class ForwardReplay:
-    """One pass over the operators, on tensors that share memory as those of the model do."""
+    """A replay of the recorded operators on real tensors, with memory shared as in the model."""
 
     def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.graph = graph
@@ -111,14 +112,14 @@ class ForwardReplay:
         self.values: dict[DataNode, Tensor] = {}
         self.before: dict[DataNode, Tensor] = {}  # what a value was until its memory was written
         self.sharing: dict[int, list[DataNode]] = defaultdict(list)  # the values by the address of their memory
-        given = {**_held_by_the_model(graph), **self._given(args, kwargs)}
+        given = {**_current_state(graph), **self._input_values(args, kwargs)}
         written = {node.storage for node in graph.values if node.previous is not None}
         for node in graph.values:
             if node.producer is None:
                 tensor = self._checked(node, given.get(node, node.tensor))
                 self._take(node, tensor.clone() if node.storage in written else tensor)
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[DataNode, Tensor]:
+    def _input_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[DataNode, Tensor]:
         """The tensors of the inputs by their nodes."""
         given = input_tensors(self.graph.model, args, kwargs)
         traced = input_tensors(self.graph.model, *self.graph.call)
@@ -131,10 +132,10 @@ class ForwardReplay:
         nodes = {id(node.tensor): node for node in self.graph.values if node.tensor is not None}
         found: dict[DataNode, Tensor] = {}
         for (name, given_now), (_, given_then) in zip(given, traced, strict=True):
-            tensor, before = plain_inside(given_now), plain_inside(given_then)
+            tensor, before = unwrap_tensor(given_now), unwrap_tensor(given_then)
             node = nodes[id(before)]
             if found.setdefault(node, tensor if node.kind == INPUT else before) is not tensor:
-                raise self._error(f"the traced {name} and {shown(node.name)} were one tensor, and now they are two")
+                raise self._error(f"the traced {name} and {printable(node.name)} were one tensor, and now they are two")
         # what Python read there went on as constants
         read = next((entry for entry in self.graph.data_dependent if entry.operator.startswith("Tensor.")), None)
         if read is not None and any(
@@ -148,15 +149,17 @@ class ForwardReplay:
         if tensor.is_meta and node.kind == CONSTANT and not tensor.numel():
             return torch.empty_like(tensor, device=self._device(tensor.device))
         if tensor.is_meta:
-            raise TraceError(f"{shown(node.name)} is on the meta device: give the model weights first, as by to_empty")
+            raise TraceError(
+                f"{printable(node.name)} is on the meta device: give the model weights first, as by to_empty"
+            )
         if tuple(tensor.shape) != node.shape:
-            raise self._error(f"{shown(node.name)} has shape {list(tensor.shape)}, at the trace {list(node.shape)}")
+            raise self._error(f"{printable(node.name)} has shape {list(tensor.shape)}, at the trace {list(node.shape)}")
         return tensor.to(self._device(tensor.device)) if node.kind == CONSTANT else tensor
 
     def _error(self, what: str) -> TraceError:
         return TraceError(f"{what}: trace the model again as it is called now", self.graph)
 
-    def values_of_all(self) -> dict[DataNode, Tensor]:
+    def run_all(self) -> dict[DataNode, Tensor]:
         """The values of all nodes after all operators have run."""
         with torch.inference_mode(False), torch.no_grad():
             for operator in self.graph.operators:
@@ -165,7 +168,7 @@ class ForwardReplay:
                 except ModuleKGError:
                     raise
                 except Exception as error:
-                    reason = f"{type(error).__name__}: {shown(str(error), 300)}"
+                    reason = f"{type(error).__name__}: {printable(str(error), 300)}"
                     raise self._error(f"{operator.where} stopped on these inputs: {reason}") from error
         return {**self.values, **self.before}
 
@@ -175,7 +178,7 @@ class ForwardReplay:
             for node in self.sharing.pop(_address(self.values[previous]), ()):
                 self.before[node] = self.values[node].clone()
         value_of = self._copy if traits_of(operator.overload).writes_buffers else self._value
-        results = run(operator, value_of, self._device)
+        results = run_operator(operator, value_of, self._device)
         for node, previous in versions.items():
             self._take(node, self.values[previous])
         traced = [node for _, node in leaves(operator.result, DataNode)]
@@ -184,8 +187,10 @@ class ForwardReplay:
             raise self._error(f"{operator.where} gave {results}, at the trace {operator.result}")
         for node, tensor in zip(traced, produced, strict=True):
             # what nobody reads, such as statistics saved for a backward pass, may differ between devices
-            if shape_of(tensor) != node.shape and node.is_read:
-                raise self._error(f"{operator.where} gave {list(shape_of(tensor))}, at the trace {list(node.shape)}")
+            if recorded_shape(tensor) != node.shape and node.is_read:
+                raise self._error(
+                    f"{operator.where} gave {list(recorded_shape(tensor))}, at the trace {list(node.shape)}"
+                )
             if node not in versions:
                 self._take(node, tensor)
 
@@ -200,22 +205,26 @@ class ForwardReplay:
         return self.values[node]
 
     def _copy(self, node: DataNode) -> Tensor:
-        return self.values[node].clone() if node.is_table else self.values[node]
+        return self.values[node].clone() if node.is_buffer_like else self.values[node]
 
 
 def _address(value: Tensor) -> int:
-    """Where the memory is that views share; 0 for tensors that have none of their own."""
+    """Returns the address of the storage that views share; 0 for tensors without one."""
     plain = value.layout is torch.strided and has_storage(value)
     return value.untyped_storage().data_ptr() if plain else 0
 
 
-def _held_by_the_model(graph: Dataflow) -> dict[DataNode, Tensor]:
-    """What the model holds as it is now: `to` and `load_state_dict` may have replaced it."""
+def _current_state(graph: Dataflow) -> dict[DataNode, Tensor]:
+    """Returns the current tensors of the model, which `to` or `load_state_dict` may have replaced."""
     found = {}
     for name, node in graph.state.items():
         path, attribute = split_name(graph, name)
         state = module_state(graph.modules[path].module)
-        tensor = plain_tensor(state, attribute) if node.kind == ATTRIBUTE else registered_tensors(state).get(attribute)
+        tensor = (
+            unregistered_tensor(state, attribute)
+            if node.kind == ATTRIBUTE
+            else registered_tensors(state).get(attribute)
+        )
         if isinstance(tensor, Tensor):
             found[node] = tensor
     return found

@@ -1,4 +1,4 @@
-"""The cost of a forward pass in floating-point operations: the sums over its operators."""
+"""The FLOPs of a forward pass: sums over its operators and modules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.operators.cost import flops_and_kind, flops_in_parts
-from modulekg_widgets.engine.operators.recorded import RecordedCall, Unknown
+from modulekg_widgets.engine.operators.recorded_call import CallRecord, RecordedCall
 
 PRODUCTS = "matrix products and convolutions"
 REMEDY = "tell its cost with mk.axis_rule({name!r}, flops=lambda *args: …), or name a like operator"
@@ -22,11 +22,11 @@ class CallInModule(RecordedCall, Protocol):
     @property
     def name(self) -> str: ...
 
-    def record(self, remedy: str = "") -> Unknown: ...
+    def record(self, remedy: str = "") -> CallRecord: ...
 
 
 class Flops(int):
-    """The cost of some operators, a number; those in `unknown` have no formula and are not in it.
+    """The FLOPs of some operators, an int; operators without a formula are in `unknown`.
 
     `macs` counts pairs of a multiplication and an addition, in the operators that are made of these. `matmul` is the
     part in matrix products and convolutions, which torch's FlopCounterMode counts and papers report; where attention
@@ -38,7 +38,7 @@ class Flops(int):
     matmul: int
     by_operator: dict[str, int]
     by_module: dict[str, int]
-    unknown: list[Unknown]
+    unknown: list[CallRecord]
 
     @property
     def total(self) -> int:
@@ -54,7 +54,9 @@ class Flops(int):
         lines += [f"  {_readable(self.matmul)}FLOPs in {PRODUCTS}, as torch's FlopCounterMode counts"]
         largest = sorted(self.by_operator.items(), key=lambda item: -item[1])[:8]
         lines += [f"  {name:<40} {_readable(flops)}" for name, flops in largest if flops]
-        lines += [f"  {entry.operator} in {shown(entry.module) or '(root)'} is unknown" for entry in self.unknown[:8]]
+        lines += [
+            f"  {entry.operator} in {printable(entry.module) or '(root)'} is unknown" for entry in self.unknown[:8]
+        ]
         return "\n".join(lines)
 
 
@@ -83,12 +85,12 @@ def count_flops(operators: Iterable[CallInModule], products_alone: bool = False)
             by_module[operator.module] += found
     sums = Flops(total)
     sums.macs, sums.matmul, sums.by_operator, sums.by_module, sums.unknown = (
-        macs, products, dict(by_operator), with_containers(by_module), unknown,
+        macs, products, dict(by_operator), sum_by_module(by_module), unknown,
     )  # fmt: skip
     return sums
 
 
-def with_containers(own: dict[str, int]) -> dict[str, int]:
+def sum_by_module(own: dict[str, int]) -> dict[str, int]:
     """The sums by path of what each module has itself, those of a container with all that is below."""
     sums: dict[str, int] = defaultdict(int)
     for path, flops in own.items():

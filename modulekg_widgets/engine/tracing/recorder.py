@@ -1,4 +1,4 @@
-"""Recording a forward pass: every ATen call under a dispatch mode, with the module and the line it came from."""
+"""The recorder of a forward pass: a dispatch mode that notes every ATen call with module and source line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from modulekg_widgets.engine.operators.recorded import Unknown
-from modulekg_widgets.engine.operators.signature import Signature, on_meta, signature_of
+from modulekg_widgets.engine.operators.recorded_call import CallRecord
+from modulekg_widgets.engine.operators.signature import Signature, signature_of, with_meta_device
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.caches import kept_result
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
-from modulekg_widgets.engine.torch_runtime.hooks import Given, hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.torch_runtime.caches import uncaptured_result
+from modulekg_widgets.engine.torch_runtime.decompose import (
+    RECURRENT_OVERLOADS,
+    OperatorMode,
+    WholeRecurrentLayers,
+    recurrent_layer_on_meta,
+)
+from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall, module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -33,9 +38,14 @@ from modulekg_widgets.engine.torch_runtime.private import (
     has_storage,
     schema_of,
 )
-from modulekg_widgets.engine.torch_runtime.structure import is_plain, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import RECURRENT_OVERLOADS, WholeLayers, shapes_of_layer
-from modulekg_widgets.engine.tracing.call_arguments import ArgumentRecorder, flat_tensors, plain_inside, replaced
+from modulekg_widgets.engine.torch_runtime.pytree import is_plain_structure, tensors, with_tensors
+from modulekg_widgets.engine.tracing.argument_recorder import (
+    ArgumentRecorder,
+    cached_layouts,
+    flat_tensors,
+    map_flat_tensors,
+    unwrap_tensor,
+)
 from modulekg_widgets.engine.tracing.dataflow import (
     CONSTANT,
     RESULT,
@@ -46,42 +56,54 @@ from modulekg_widgets.engine.tracing.dataflow import (
     Storage,
 )
 from modulekg_widgets.engine.tracing.execution import constant_value
-from modulekg_widgets.engine.tracing.held import ATTRIBUTE, BUFFER, PARAMETER, HeldTensor, Tables
-from modulekg_widgets.engine.tracing.layouts import remembered
-from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.source import CallingLines, Source, draws, gives_memory_away, goes_past_operators
+from modulekg_widgets.engine.tracing.leaked_tensors import LeakedTensors
+from modulekg_widgets.engine.tracing.source import (
+    CallerLocator,
+    Source,
+    bypasses_operators,
+    exports_memory,
+    is_nondeterministic,
+)
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    ATTRIBUTE,
+    BUFFER,
+    PARAMETER,
+    ModelTensor,
+    UnregisteredTensors,
+)
 
 Tensor = torch.Tensor
 # what takes data out of tensors, or lets Python change them, without an operator
-_READS = {
+_DATA_EXPORTS = {
     Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__, Tensor.__reduce_ex__, Tensor.__deepcopy__,
     Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage, Tensor.apply_, Tensor.map_, Tensor.map2_,
 }  # fmt: skip
-_HELD = (PARAMETER, BUFFER, ATTRIBUTE)
+_MODEL_KINDS = (PARAMETER, BUFFER, ATTRIBUTE)
 _PLAIN = (Tensor, nn.Parameter)
 _ASSIGNS = Tensor.data.__set__  # type: ignore[attr-defined]
 
 
-class UnwatchedError(NotImplementedError):
-    """Forward gives tensors other memory, or takes theirs, and nobody has watched."""
+class UntrackedMemoryError(NotImplementedError):
+    """Forward replaces the memory of tensors, or reads their addresses, while this is not recorded."""
 
 
 class Recorder(OperatorMode):
-    """Records into `graph`; `stand_in` makes, of a tensor from outside, the one that the operators shall see.
+    """Records into `graph`; `placeholder_for` makes, of a tensor from outside, the one that the operators shall see.
 
-    `on_meta`: operators run on meta tensors, and a call with layouts that were seen before does not run at all.
+    `with_meta_device`: operators run on meta tensors, and a call with layouts that were seen before does not run at
+    all.
     """
 
-    tries_branches = True
+    runs_both_branches = True
 
     def __init__(
         self,
         graph: Dataflow,
         paths: Mapping[int, str],
         stand_in: Callable[[Tensor], Tensor] | None,
-        stage: Stage,
-        left: Leftovers,
-        tables: Tables,
+        stage: Sandbox,
+        left: LeakedTensors,
+        tables: UnregisteredTensors,
     ) -> None:
         super().__init__()
         self.tables = tables
@@ -91,47 +113,47 @@ class Recorder(OperatorMode):
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
         self.watch: Callable[[OperatorNode], None] | None = None  # called with each operator once it is recorded
-        self.instead: Callable[[str], Given | None] | None = None  # what a module gives that need not be called
+        self.skip_call: Callable[[str], SkippedCall | None] | None = None  # what a module gives that need not be called
         self._paths = paths
         self._nodes: dict[int, DataNode] = {}
         self._stand_ins: dict[int, Tensor] = {}
-        self.leftovers = left
-        self._kept: list[Tensor] = []  # so that their addresses stay their own
+        self.leaked = left
+        self._references: list[Tensor] = []  # so that their addresses stay their own
         self._results: dict[int, weakref.KeyedRef[int, Tensor]] = {}  # of operators, by their addresses
         self._forget = partial(_forget, self._nodes, self._results)  # holds no recorder, so that no circle stays
-        self._lines = CallingLines(self._meet)
-        self.watches = False  # functions of Python that are no operators are heard, which takes time
+        self._lines = CallerLocator(self._inspect_code)
+        self.watch_memory = False  # functions of Python that are no operators are heard, which takes time
         self.missed = False  # one that is heard then only may have been called
         self._assigned: set[int] = set()  # the tensors that were given the memory of others
         self._addresses: dict[int, int] = {}  # of the memory of parameters and buffers
         self._scope = [""]
         self._calls: list[ModuleCall] = []
         self._thread = threading.get_ident()
-        self._whole_layers = WholeLayers(self)
+        self._whole_layers = WholeRecurrentLayers(self)
 
     # ------------------------------------------------------------ tensors
 
     def adopt(self, tensor: Tensor, kind: str, label: str) -> DataNode:
         """The node of a tensor from outside, made when it is new."""
-        of_user = plain_inside(self.stage.original(tensor))
-        tensor = plain_inside(tensor)
+        of_user = unwrap_tensor(self.stage.original(tensor))
+        tensor = unwrap_tensor(tensor)
         node = self._nodes.get(id(tensor))
         if node is None:
             self.stage.check(tensor)
             node = DataNode(self.graph, tensor, kind, Storage(), label)
             node.tensor = of_user
             self._nodes[id(tensor)] = node
-            self._kept.append(tensor)
-            if self.stand_in is not None and not self._stands_in_late(tensor):
+            self._references.append(tensor)
+            if self.stand_in is not None and not self._delays_stand_in(tensor):
                 self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return node
 
-    def _stands_in_late(self, tensor: Tensor) -> bool:
-        """Whether a stand-in is made once an operator runs on it, as most never do: their layouts are known by then."""
-        few_run = self.instead is not None
+    def _delays_stand_in(self, tensor: Tensor) -> bool:
+        """True if a stand-in is made only when an operator needs it, as most are never needed."""
+        few_run = self.skip_call is not None
         return few_run or (self.on_meta and (tensor.is_meta or tensor.layout is torch.strided))
 
-    def hold(self, held: HeldTensor) -> None:
+    def register(self, held: ModelTensor) -> None:
         """Take a parameter or buffer into the state of the graph."""
         node = self.adopt(held.tensor, held.kind, held.name)
         node.names += (held.name,)
@@ -139,24 +161,24 @@ class Recorder(OperatorMode):
         self._addresses[id(held.tensor)] = self._address_of(held.tensor)
 
     def _address_of(self, tensor: Tensor) -> int:
-        """Where the memory of a plain tensor lies; 0 for others."""
+        """Returns the address of a plain tensor's memory; 0 for others."""
         if tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
             return 0
         return tensor.data_ptr() or address_of(tensor.untyped_storage())
 
-    def _meet(self, code: CodeType) -> None:
+    def _inspect_code(self, code: CodeType) -> None:
         """Code of the user's calls an operator for the first time."""
-        self.missed = self.missed or goes_past_operators(code)
-        if self.graph.draws is None and draws(code):
+        self.missed = self.missed or bypasses_operators(code)
+        if self.graph.draws is None and is_nondeterministic(code):
             self.graph.draws = Source(code.co_filename, code.co_firstlineno)
-        if self.stand_in is not None and gives_memory_away(code):
-            self._try_another_way("the memory of a tensor that has no data is given away")
+        if self.stand_in is not None and exports_memory(code):
+            self._try_other_tensors("the memory of a tensor that has no data is given away")
 
     def node(self, tensor: Tensor) -> DataNode:
         """The node that holds the present contents of `tensor`."""
         node = self._nodes.get(id(tensor))
         if node is None:
-            inside = plain_inside(tensor)
+            inside = unwrap_tensor(tensor)
             return self._constant(tensor) if inside is tensor else self.node(inside)
         storage = node.storage
         if storage.written > node.stamp:
@@ -171,7 +193,7 @@ class Recorder(OperatorMode):
             if held:
                 return self._table(tensor, held)
         if tensor.numel() and (isinstance(tensor, FakeTensor) or (self.on_meta and tensor.is_meta)):
-            self._try_another_way("a constant was made on the device of a tensor without data, and has none itself")
+            self._try_other_tensors("a constant was made on the device of a tensor without data, and has none itself")
         with disable_current_modes(), DisableTorchFunction():
             shared = self._sharing(tensor)
             if shared is not None:
@@ -179,7 +201,7 @@ class Recorder(OperatorMode):
             return self.adopt(tensor, CONSTANT, f"constant_{len(self.graph.values)}")
 
     def _sharing(self, tensor: Tensor) -> DataNode | None:
-        """The node of a living result of which a tensor is the same memory, as after a way through DLPack."""
+        """Returns the node of a living result that shares all its memory with a tensor, as after DLPack."""
         if self.stand_in is not None or tensor.layout is not torch.strided or not has_storage(tensor):
             return None
         address = tensor.data_ptr()
@@ -187,13 +209,13 @@ class Recorder(OperatorMode):
         other = next((each for each in living if each is not None and _is_alias(tensor, each, address)), None)
         if other is None:
             return None
-        self._kept.append(tensor)
+        self._references.append(tensor)
         node = self._nodes[id(tensor)] = self.node(other)
         return node
 
-    def _table(self, tensor: Tensor, held: Sequence[HeldTensor]) -> DataNode:
+    def _table(self, tensor: Tensor, held: Sequence[ModelTensor]) -> DataNode:
         """The node of a plain tensor of the model: state of the graph, but where it is a cache of the code's."""
-        node = self.adopt(tensor, CONSTANT if self.tables.may_be_written(held) else ATTRIBUTE, held[0].name)
+        node = self.adopt(tensor, CONSTANT if self.tables.may_be_reassigned(held) else ATTRIBUTE, held[0].name)
         node.names = tuple(each.name for each in held)
         if node.kind == ATTRIBUTE:
             self.graph.state.update(dict.fromkeys(node.names, node))
@@ -209,38 +231,38 @@ class Recorder(OperatorMode):
                 for name in node.names:
                     del self.graph.state[name]
 
-    def seen(self, tensor: Tensor) -> Tensor:
-        """What forward gets instead of an input: the tensor that its operators see."""
+    def input_stand_in(self, tensor: Tensor) -> Tensor:
+        """Returns the stand-in for an input, which forward gets in its place."""
         stand_in = self._stand_in(tensor)
         self._nodes[id(stand_in)] = self.node(tensor)
         return stand_in
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
-        """The tensor that an operator gets instead of the given one."""
+        """Returns the stand-in that an operator gets in place of a tensor."""
         found = self._stand_ins.get(id(tensor))
         if found is not None:
             return found
         stands_in = tensor.is_meta if self.on_meta else isinstance(tensor, FakeTensor)
         if self.stand_in is None or stands_in:
             return tensor
-        self._kept.append(tensor)
+        self._references.append(tensor)
         with disable_current_modes(), torch.inference_mode(False):  # whatever forward has turned on here
             found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
 
-    def _standing_in(self, argument: Any) -> Any:
-        """An argument of an operator with stand-ins for its tensors."""
+    def _with_stand_ins(self, argument: Any) -> Any:
+        """Returns an argument with stand-ins in place of its tensors."""
         if isinstance(argument, Tensor):
             return self._stand_in(argument)
         if isinstance(argument, list | tuple):
-            return [self._standing_in(part) for part in argument]
+            return [self._with_stand_ins(part) for part in argument]
         return argument
 
     def forget_results(self) -> None:
-        """The pass has ended: refer to no result of it any more."""
+        """Drops the references to results after the pass."""
         self._results.clear()
 
-    def _try_another_way(self, reason: str) -> None:
+    def _try_other_tensors(self, reason: str) -> None:
         if not self.last_way:
             raise NotImplementedError(reason)
 
@@ -252,7 +274,7 @@ class Recorder(OperatorMode):
         self._nodes[id(tensor)] = new
         return new
 
-    def _born(self, tensor: Tensor, storage: Storage, producer: OperatorNode) -> DataNode:
+    def _add_result(self, tensor: Tensor, storage: Storage, producer: OperatorNode) -> DataNode:
         node = DataNode(self.graph, tensor, RESULT, storage)
         node.producer = producer
         producer.outputs.append(node)
@@ -261,7 +283,7 @@ class Recorder(OperatorMode):
         # tensors die as in every forward pass, so that memory does not grow; the address is free again then
         met = self._results[key] = weakref.KeyedRef(tensor, self._forget, key)
         if self.stand_in is not None:
-            self.leftovers.add(met, node)
+            self.leaked.add(met, node)
         return node
 
     # ---------------------------------------------------------- operators
@@ -270,8 +292,8 @@ class Recorder(OperatorMode):
         if NestedTensor in types:
             return NotImplemented  # its operators on the tensor of all rows come next
         signature = signature_of(func)
-        if signature.reads_stored and self.stand_in is not None:
-            self._try_another_way("how many elements a sparse tensor stores is in its data")
+        if signature.reads_sparse_count and self.stand_in is not None:
+            self._try_other_tensors("how many elements a sparse tensor stores is in its data")
         if (
             signature.is_composite
             and func not in RECURRENT_OVERLOADS
@@ -283,7 +305,7 @@ class Recorder(OperatorMode):
             if parts is not NotImplemented:
                 return parts
         if self.stand_in is not None and self._is_from_outside(signature, args):
-            kept = kept_result(func, args, kwargs)
+            kept = uncaptured_result(func, args, kwargs)
             if kept is not None:
                 return kept
         read = ArgumentRecorder(self._nodes, self.node)
@@ -298,7 +320,7 @@ class Recorder(OperatorMode):
             recorded_kwargs[name] = read.recorded[0]
         if kwargs:
             key += [*kwargs, *read.key[len(key) - 1 :]]
-        if signature.is_question:
+        if signature.is_metadata_query:
             return self._execute(signature, args, kwargs)
         operator = OperatorNode(
             self.graph, len(self.graph.operators), func, recorded_args, recorded_kwargs, read.nodes, self._scope[-1],
@@ -314,17 +336,17 @@ class Recorder(OperatorMode):
         return self._record(operator, signature, results, read, args, kwargs)
 
     def _comes_apart(self, func: Any, args: Any) -> bool:
-        """Whether an operator that came whole is recorded in parts: recurrent layers are not, nor is what is nested."""
+        """True if a composite operator is decomposed: not for recurrent layers and nested tensors."""
         return func not in RECURRENT_OVERLOADS and not any(tensor.is_nested for tensor in flat_tensors(args))
 
-    def entered_operator(self, name: str) -> None:
+    def on_enter_operator(self, name: str) -> None:
         """An operator that takes functions is about to run."""
         if name == "cond":
             source = self._lines.find(sys._getframe(1))
             self.graph.notes.append(f"both branches of torch.cond at {source} are recorded, and FLOPs count them both")
 
     def _is_from_outside(self, signature: Signature, args: Any) -> bool:
-        """Whether an operator that makes a tensor gets none, or one that the model had no part in yet."""
+        """True if a factory is called without a tensor, or with one that the recorder does not know."""
         first = args[0] if args else None
         if isinstance(first, list | tuple) and first:
             first = first[0]
@@ -334,20 +356,20 @@ class Recorder(OperatorMode):
         # what a user says of an operator may change, so it is asked each time
         if not self.on_meta or not signature.is_pure or schema_of(signature.overload).name in user_operators:
             return self._execute(signature, args, kwargs)
-        return remembered(tuple(key), lambda: self._execute(signature, args, kwargs))
+        return cached_layouts(tuple(key), lambda: self._execute(signature, args, kwargs))
 
     def _execute(self, signature: Signature, args: Any, kwargs: Any) -> Any:
         func, kwargs = signature.overload, kwargs or {}
         if self.stand_in is not None:
-            args = self._standing_in(args)
-            kwargs = {name: self._standing_in(argument) for name, argument in kwargs.items()}
+            args = self._with_stand_ins(args)
+            kwargs = {name: self._with_stand_ins(argument) for name, argument in kwargs.items()}
         if self.on_meta and signature.takes_device:
-            kwargs = on_meta(kwargs)
+            kwargs = with_meta_device(kwargs)
         user = user_operators.get(schema_of(func).name)
         if user is not None:
             return user(func, args, kwargs, on_meta=self.stand_in is not None)
         if self.stand_in is not None and func in RECURRENT_OVERLOADS and not kwargs:
-            return shapes_of_layer(func, args)
+            return recurrent_layer_on_meta(func, args)
         return func(*args, **kwargs)
 
     def _record(
@@ -362,10 +384,10 @@ class Recorder(OperatorMode):
         for node in read.nodes:
             node.consumers.append(operator)
         written: dict[int, Tensor] = {}
-        for tensor in self._written(signature, args, kwargs):
+        for tensor in self._written_tensors(signature, args, kwargs):
             old = self._nodes[id(tensor)]
             new = self._version(tensor, old, operator)
-            written[id(self._standing_in(tensor))] = tensor
+            written[id(self._with_stand_ins(tensor))] = tensor
             new.storage.writer, new.storage.written = operator, operator.index
             new.stamp = operator.index
         storage = None
@@ -373,52 +395,52 @@ class Recorder(OperatorMode):
             storage = self._nodes[id(args[signature.views])].storage
         for tensor in flat:
             if id(tensor) not in written and not (id(tensor) in self._nodes and signature.writes):
-                self._born(tensor, storage or Storage(), operator)
+                self._add_result(tensor, storage or Storage(), operator)
         if isinstance(results, Tensor):
             own = written.get(id(results), results)
             operator.result = self._nodes[id(own)]
         else:
-            own = replaced(results, lambda t: written.get(id(t), t)) if written else results
-            operator.result = replaced(results, lambda t: self._nodes[id(written.get(id(t), t))])
+            own = map_flat_tensors(results, lambda t: written.get(id(t), t)) if written else results
+            operator.result = map_flat_tensors(results, lambda t: self._nodes[id(written.get(id(t), t))])
         if self.watch is not None:
             self.watch(operator)
         return own
 
-    def _written(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
+    def _written_tensors(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
         for position in signature.writes:
             if position < len(args):
                 yield from flat_tensors(args[position])
-        for name in signature.writes_named:
+        for name in signature.writes_by_keyword:
             if kwargs and name in kwargs:
                 yield from flat_tensors(kwargs[name])
 
     def read(self, tensor: Tensor, way: str) -> None:
         """Python takes the data out of a tensor, which is no operator."""
         if self.stand_in is not None and (tensor.is_meta or isinstance(tensor, FakeTensor)):
-            self._try_another_way(f"Tensor.{way} takes data out of a tensor that has none")
+            self._try_other_tensors(f"Tensor.{way} takes data out of a tensor that has none")
         node = self.node(tensor)
         node.escapes = True
-        by_data, learnt = _origins(node)
+        by_data, learnt = _dependence(node)
         if by_data or learnt:
-            record = Unknown(f"Tensor.{way}", self._scope[-1], str(self._lines.find(sys._getframe(2)) or ""))
+            record = CallRecord(f"Tensor.{way}", self._scope[-1], str(self._lines.find(sys._getframe(2)) or ""))
             self.graph.escaped.append((node, record))
             if by_data:
                 self.graph.data_dependent.append(record)
 
     # -------------------------------------------------------- assignments
 
-    def assign(self, tensor: Tensor, value: Tensor) -> None:
-        """Python has given a tensor the memory of another, as `p.data = value` does."""
+    def record_assignment(self, tensor: Tensor, value: Tensor) -> None:
+        """Records that a tensor was given the memory of another, as by `p.data = value`."""
         node = self.node(value)
         self._stand_ins.pop(id(tensor), None)
         if id(value) in self._stand_ins:
             self._stand_ins[id(tensor)] = self._stand_ins[id(value)]
         self._nodes[id(tensor)] = node
         self._assigned.add(id(tensor))
-        self._kept += [tensor, value]  # the address of neither may become another's
+        self._references += [tensor, value]  # the address of neither may become another's
 
-    def settle_assignments(self, held: Iterable[HeldTensor]) -> None:
-        """Note what stands in the places of parameters and buffers now, where that is not what stood there."""
+    def record_assignments(self, held: Iterable[ModelTensor]) -> None:
+        """Records the values that forward has assigned to parameters and buffers."""
         for each in held:
             registered = each.state[PARAMETERS if each.kind == PARAMETER else BUFFERS]
             if not isinstance(registered, dict):
@@ -426,18 +448,18 @@ class Recorder(OperatorMode):
             now = registered.get(each.attribute)
             if now is each.tensor and id(each.tensor) not in self._assigned:
                 if self._address_of(each.tensor) != self._addresses.get(id(each.tensor), 0):
-                    self._miss(each)
+                    self._note_untracked(each)
                 continue
             now = each.state.get(each.attribute) if now is None else now
             if isinstance(now, Tensor):
                 self._note_assigned(self.graph.state[each.name], self.node(now))
-        if self.missed and not self.watches:
-            raise UnwatchedError
+        if self.missed and not self.watch_memory:
+            raise UntrackedMemoryError
 
-    def _miss(self, held: HeldTensor) -> None:
-        """A parameter or buffer has other memory than before, and nobody has seen which."""
+    def _note_untracked(self, held: ModelTensor) -> None:
+        """Records that the memory of a parameter or buffer was swapped unseen."""
         self.missed = True
-        record = Unknown("a swap of its memory", held.name.rpartition(".")[0], "")
+        record = CallRecord("a swap of its memory", held.name.rpartition(".")[0], "")
         self.graph.escaped.append((self.graph.state[held.name], record))
 
     def _note_assigned(self, before: DataNode, after: DataNode) -> None:
@@ -449,18 +471,18 @@ class Recorder(OperatorMode):
 
     # ------------------------------------------------------------ modules
 
-    def entered(self, module: nn.Module, args: Any) -> Given | None:
+    def on_enter(self, module: nn.Module, args: Any) -> SkippedCall | None:
         """A module is called."""
         if threading.get_ident() != self._thread:
             return None
         if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
-            self._try_another_way("autocast passes tensors without data by")
+            self._try_other_tensors("autocast passes tensors without data by")
         path = self._paths.get(id(module), self._scope[-1])
-        if self.instead is not None and self.stage.shadow is not None and id(module) in self._paths:
-            given = self.instead(path)
+        if self.skip_call is not None and self.stage.shadow is not None and id(module) in self._paths:
+            given = self.skip_call(path)
             if given is not None:
                 alike = self.stand_in if self.stand_in is not None and not self.on_meta else None
-                return given if alike is None else Given(with_tensors(given.output, alike))
+                return given if alike is None else SkippedCall(with_tensors(given.output, alike))
         given = [(at, tensor) for at, value in enumerate(args) for _, tensor in tensors(value)]
         found = [self.node(tensor) for _, tensor in given]
         call = ModuleCall(path, len(self.graph.operators), found, places=[at for at, _ in given])
@@ -472,7 +494,7 @@ class Recorder(OperatorMode):
             self.graph.modules[path].calls.append(call)
         return None
 
-    def left(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+    def on_exit(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         """A module's call ended; when it raised, torch passes neither keywords nor an output."""
         if threading.get_ident() != self._thread or not self._calls:
             return
@@ -486,7 +508,7 @@ class Recorder(OperatorMode):
             call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in named)
             call.places.extend(name for name, _ in named)
         call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
-        call.result = with_tensors(output, self.node) if is_plain(output, Tensor) else None
+        call.result = with_tensors(output, self.node) if is_plain_structure(output, Tensor) else None
 
 
 def _before(node: DataNode, start: int) -> DataNode:
@@ -500,16 +522,16 @@ def _before(node: DataNode, start: int) -> DataNode:
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work."""
     with (
-        hearing_calls(recorder.stage.copies, recorder.entered, recorder.left),
+        module_call_hooks(recorder.stage.copies, recorder.on_enter, recorder.on_exit),
         torch.inference_mode(False),
         torch.set_grad_enabled(recorder.graph.gradients),
-        _PastOperators(recorder) if recorder.watches else nullcontext(),
+        _MemoryAccessMode(recorder) if recorder.watch_memory else nullcontext(),
         recorder,
     ):
         yield
 
 
-class _PastOperators(TorchFunctionMode):
+class _MemoryAccessMode(TorchFunctionMode):
     """Reports to the recorder what Python does with the data of tensors without an operator."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -517,22 +539,22 @@ class _PastOperators(TorchFunctionMode):
         self.recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _READS:
+        if func in _DATA_EXPORTS:
             self.recorder.read(args[0], func.__name__)
         found = func(*args, **kwargs) if kwargs else func(*args)
         if func == _ASSIGNS:
-            self.recorder.assign(*args)
+            self.recorder.record_assignment(*args)
         return found
 
 
-def _origins(node: DataNode) -> tuple[bool, bool]:
-    """Whether a value depends on an input or on random numbers, and whether on a weight of the model."""
+def _dependence(node: DataNode) -> tuple[bool, bool]:
+    """Returns whether a value depends on inputs or random numbers, and whether on weights."""
     by_data = learnt = False
     seen, waiting = {node}, [node]
     while waiting and not by_data:
         now = waiting.pop()
         by_data = now.is_input
-        learnt = learnt or (now.kind in _HELD and (now.dtype.is_floating_point or now.dtype.is_complex))
+        learnt = learnt or (now.kind in _MODEL_KINDS and (now.dtype.is_floating_point or now.dtype.is_complex))
         operator = now.producer
         if operator is not None:
             by_data = by_data or torch.Tag.nondeterministic_seeded in operator.overload.tags
@@ -543,7 +565,7 @@ def _origins(node: DataNode) -> tuple[bool, bool]:
 
 
 def _is_alias(tensor: Tensor, other: Tensor, address: int) -> bool:
-    """Whether two tensors are the same elements of the same memory."""
+    """True if two tensors are the same elements of the same memory."""
     if other.shape != tensor.shape or other.dtype is not tensor.dtype or other.layout is not torch.strided:
         return False
     return other.stride() == tensor.stride() and has_storage(other) and other.data_ptr() == address

@@ -1,4 +1,4 @@
-"""Which line of the user's code called an operator."""
+"""The source line of the user's code that called an operator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.identity.classes import cell_of
+from modulekg_widgets.engine.identity.classes import notebook_cell
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_GIVES_AWAY = {"to_dlpack", "_to_dlpack"}
+_EXPORTS = {"to_dlpack", "_to_dlpack"}
 _ADDRESSES = {"data_ptr", "from_dlpack", "__dlpack__", "untyped_storage", "storage"}
 # what code draws with, but for torch, or reads the time with
-_DRAWS = {
+_NONDETERMINISTIC = {
     "random", "randint", "randrange", "choice", "choices", "shuffle", "getrandbits", "urandom", "integers", "time",
     "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "now",
 }  # fmt: skip
@@ -38,7 +38,7 @@ class Source(_Line):
     call: tuple[CodeType, int] | None = None  # the code, and where its instruction stands in it
 
     def __str__(self) -> str:
-        return f"{cell_of(self.file) or _short(self.file)}:{self.line}"
+        return f"{notebook_cell(self.file) or _short_path(self.file)}:{self.line}"
 
     @cached_property
     def end(self) -> tuple[int, int] | None:
@@ -51,7 +51,7 @@ class Source(_Line):
 
 
 @cache
-def _short(file: str) -> str:
+def _short_path(file: str) -> str:
     """The file below the folder that Python imports it from, as `torchvision/models/resnet.py`."""
     for folder in sorted(filter(None, sys.path), key=len, reverse=True):
         if file.startswith(folder.rstrip(os.sep) + os.sep):
@@ -59,8 +59,8 @@ def _short(file: str) -> str:
     return os.path.basename(file)
 
 
-class CallingLines:
-    """Finds the line behind a call: the innermost one outside torch, else the innermost one of a torch module."""
+class CallerLocator:
+    """Finds the source line behind a call: the innermost one outside torch, else in a module of torch."""
 
     def __init__(self, meet: Callable[[CodeType], None] | None = None) -> None:
         self._meet = meet  # called with each code of the user's, once
@@ -76,7 +76,7 @@ class CallingLines:
             code = frame.f_code
             kind = kinds.get(code)
             if kind is None:
-                kind = kinds[code] = _kind(code)
+                kind = kinds[code] = _code_kind(code)
                 if kind == _USER and self._meet is not None:
                     self._meet(code)
             if kind == _USER:
@@ -100,23 +100,23 @@ class CallingLines:
         return found
 
     def is_users(self, code: CodeType) -> bool:
-        """Whether the code belongs neither to torch nor to this engine."""
-        return _kind(code) == _USER
+        """True if the code belongs neither to torch nor to this engine."""
+        return _code_kind(code) == _USER
 
 
-def gives_memory_away(code: CodeType) -> bool:
-    """Whether code hands the memory of tensors to others, who would read it though it holds nothing."""
-    return not _GIVES_AWAY.isdisjoint(code.co_names)
+def exports_memory(code: CodeType) -> bool:
+    """True if the code exports the memory of tensors, as to DLPack."""
+    return not _EXPORTS.isdisjoint(code.co_names)
 
 
-def draws(code: CodeType) -> bool:
-    """Whether code may go another way each time, by chance or by a clock, as far as the names in it tell."""
-    return not _DRAWS.isdisjoint(code.co_names)
+def is_nondeterministic(code: CodeType) -> bool:
+    """True if the code may take another path each time, judged by the names of random functions and clocks."""
+    return not _NONDETERMINISTIC.isdisjoint(code.co_names)
 
 
 @cache
-def goes_past_operators(code: CodeType) -> bool:
-    """Whether code gives tensors other memory, as `p.data = value` does, or takes the address of theirs."""
+def bypasses_operators(code: CodeType) -> bool:
+    """True if the code replaces or reads the memory of tensors without an operator, as `p.data = value`."""
     if not _ADDRESSES.isdisjoint(code.co_names):
         return True
     return "data" in code.co_names and any(
@@ -124,6 +124,6 @@ def goes_past_operators(code: CodeType) -> bool:
     )
 
 
-def _kind(code: CodeType) -> int:
+def _code_kind(code: CodeType) -> int:
     file = code.co_filename
     return _RECORDER if file.startswith(_ENGINE) else _LIBRARY if file.startswith(_TORCH) else _USER

@@ -1,4 +1,15 @@
-"""Tracing a model: on meta tensors where that goes, then on fake, then on real ones; the model stays as it is."""
+"""Tracing: records a call of a model, on meta tensors if possible, else on fake or real tensors.
+
+`trace_dataflow(model, args)` runs an isolated copy of the model (`torch_runtime/sandbox.py`) under the recorder. Meta
+tensors are tried first; fake tensors where code needs devices or numbers; real tensors where shapes depend on data.
+`graph.traced_on` says which succeeded. If forward computes gradients, or swaps the memory of parameters, the attempt is
+repeated with these recorded. The model, its caches and the random generators are left as they were. An error in forward
+becomes a `TraceError` that names the module, the line and the shapes of the inputs; its `.graph` ends there.
+
+>>> import torch
+>>> trace_dataflow(torch.nn.Linear(3, 4), torch.zeros(1, 3)).traced_on
+'meta'
+"""
 
 from __future__ import annotations
 
@@ -12,28 +23,21 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.torch_runtime.hooks import Given
-from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.parallel import inside, is_replicated, sharding_of
+from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers
+from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.parallel import is_replicated, sharding_of, unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
-from modulekg_widgets.engine.torch_runtime.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused
-from modulekg_widgets.engine.tracing.dataflow import (
-    INPUT,
-    Dataflow,
-    ModuleNode,
-    Modules,
-    OperatorNode,
-)
-from modulekg_widgets.engine.tracing.held import Tables, held_tensors
-from modulekg_widgets.engine.tracing.leftovers import Leftovers
-from modulekg_widgets.engine.tracing.recorder import Recorder, UnwatchedError, recording
-from modulekg_widgets.engine.tracing.source import CallingLines, Source
+from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, ModuleNode, Modules, OperatorNode
+from modulekg_widgets.engine.tracing.leaked_tensors import LeakedTensors
+from modulekg_widgets.engine.tracing.recorder import Recorder, UntrackedMemoryError, recording
+from modulekg_widgets.engine.tracing.source import CallerLocator, Source
+from modulekg_widgets.engine.tracing.unregistered_tensors import UnregisteredTensors, named_registered_tensors
 
 log = logging.getLogger("modulekg_widgets")
 META, FAKE, REAL = "meta", "fake", "real"
@@ -47,42 +51,44 @@ def trace_dataflow(
     kwargs: Mapping[str, Any] | None = None,
     *,
     training: bool | None = None,
-    make: Callable[[nn.Module], Graph] = Dataflow,
-    ways: Sequence[str] = (META, FAKE, REAL),
-    prepare: Callable[[Walk, Stage], None] | None = None,
+    graph_type: Callable[[nn.Module], Graph] = Dataflow,
+    modes: Sequence[str] = (META, FAKE, REAL),
+    prepare: Callable[[Walk, Sandbox], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
-    instead: Callable[[str], Given | None] | None = None,
+    skip_call: Callable[[str], SkippedCall | None] | None = None,
     around: AbstractContextManager[Any] | None = None,
     seed: int | None = None,
     gradients: bool = False,
-    watches: bool = False,
+    watch_memory: bool = False,
 ) -> Graph:
-    """Record `model(*args, **kwargs)`; `training` sets the mode for the trace alone, `ways` the tensors to try.
+    """Records a call `model(*args, **kwargs)` on meta, fake or real tensors.
 
     What `prepare` changes in the modules holds for the trace alone; `watch` is told of each operator once it has run;
-    `instead` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
+    `skip_call` says, by the path of a module that a shadow calls, what it gives if that call need not be made; `around`
     is entered for the call of the model alone;
     `seed` is for the random numbers of forward, and the process's random states stay as they are; `gradients` are on
-    from the beginning, and not only once forward turns out to ask for some; `watches`: what Python does with memory is
-    heard from the beginning, likewise.
+    from the beginning, and not only once forward turns out to ask for some; `watch_memory`: what Python does with
+    memory is heard from the beginning, likewise.
     Raises `TraceError` when the inputs do not fit or the forward pass raises; its `graph` ends where it stopped.
     """
     places = walk(model)
     model = unwrapped(model)
     check_initialised(places)
-    check_whole(places)
-    alone = inside(model)  # a wrapper for several devices would talk to them
+    check_not_distributed(places)
+    alone = unwrap_model(model)  # a wrapper for several devices would talk to them
     call = call_arguments(args, kwargs)
     labels = input_tensors(alone, *call)
     on_meta = any(t.is_meta for state in places.states for t in registered_tensors(state).values())
     error: TraceError | None = None
-    waiting = [_TraceWay(mode, watches or mode != META, gradients) for mode in ((META,) if on_meta else ways)]
+    waiting = [_TraceAttempt(mode, watch_memory or mode != META, gradients) for mode in ((META,) if on_meta else modes)]
     while waiting:
         way = waiting.pop(0)
-        left = Leftovers()
+        left = LeakedTensors()
 
-        def attempt(stage: Stage, way: _TraceWay = way, last: bool = not waiting, left: Leftovers = left) -> Graph:
-            graph = make(model)
+        def attempt(
+            stage: Sandbox, way: _TraceAttempt = way, last: bool = not waiting, left: LeakedTensors = left
+        ) -> Graph:
+            graph = graph_type(model)
             graph.traced_on, graph.call, graph.training, graph.seed = way.mode, call, training, seed
             graph.gradients, graph.watched = way.gradients, way.watches
             graph.notes += stage.notes
@@ -92,16 +98,16 @@ def trace_dataflow(
                 stage.replaces = True
                 prepare(copied, stage)
             try:
-                _run(graph, places, copied, stage, labels, way, last, watch, instead, around, left, alone)
+                _run(graph, places, copied, stage, labels, way, last, watch, skip_call, around, left, alone)
             except ModuleKGError:
                 raise
             except Exception as caught:
-                raise _explained(caught, graph, copied, labels) from caught
+                raise _trace_error(caught, graph, copied, labels) from caught
             return graph
 
         try:
-            graph = look(places.modules, call, attempt, ALL if way.mode == REAL else SHARED, seed)
-            left.settle(graph.result)
+            graph = run_isolated(places.modules, call, attempt, ALL if way.mode == REAL else SHARED, seed)
+            left.materialize(graph.result)
             graph.notes += left.notes()
             return graph
         except TraceError as caught:
@@ -109,26 +115,26 @@ def trace_dataflow(
                 raise
             error = caught
             log.debug("tracing by %s stopped: %s", way, caught.__cause__)
-            if (again := way.again(caught.__cause__)) is not None:
+            if (again := way.retry(caught.__cause__)) is not None:
                 waiting = [again, *(each._replace(gradients=again.gradients) for each in waiting)]
         finally:
-            left.settle()
+            left.materialize()
     assert error is not None
-    if prepare is None and instead is None:
+    if prepare is None and skip_call is None:
         error.args = (f"{error}{_advice(model, places, call, training, seed)}",)
     raise error
 
 
-class _TraceWay(NamedTuple):
-    """How a forward pass is recorded: on which tensors, and what else is heard or on."""
+class _TraceAttempt(NamedTuple):
+    """The settings of one attempt to record a forward pass: kind of tensors, memory watching, gradients."""
 
     mode: str
     watches: bool  # what Python does with memory is heard, which takes time
     gradients: bool
 
-    def again(self, error: BaseException) -> _TraceWay | None:
-        """How to record once more on such tensors after this error, None where that would be no use."""
-        if isinstance(error, UnwatchedError) and not self.watches:
+    def retry(self, error: BaseException) -> _TraceAttempt | None:
+        """Returns changed settings for a second attempt on the same kind of tensors; None if that cannot help."""
+        if isinstance(error, UntrackedMemoryError) and not self.watches:
             return self._replace(watches=True)
         if not self.gradients and _asks_for_gradients(error):
             return self._replace(gradients=True)
@@ -136,7 +142,7 @@ class _TraceWay(NamedTuple):
 
 
 def _asks_for_gradients(error: BaseException) -> bool:
-    """Whether an error came of a gradient that forward asked for."""
+    """True if an error came from a gradient that forward computed."""
     traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename.startswith(_AUTOGRAD):
@@ -149,36 +155,36 @@ def _run(
     graph: Dataflow,
     places: Walk,
     copied: Walk,
-    stage: Stage,
+    stage: Sandbox,
     labels: list[tuple[str, torch.Tensor]],
-    way: _TraceWay,
+    way: _TraceAttempt,
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
-    instead: Callable[[str], Given | None] | None,
+    skip_call: Callable[[str], SkippedCall | None] | None,
     around: AbstractContextManager[Any] | None,
-    left: Leftovers,
+    left: LeakedTensors,
     alone: nn.Module,
 ) -> None:
     """Fill the graph by the call of the staged model."""
     graph.modules = _modules(graph, places)
     paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
-    world, stand_in = _world(way.mode)
-    recorder = Recorder(graph, paths, stand_in, stage, left, Tables(copied, places))
+    world, stand_in = _execution_context(way.mode)
+    recorder = Recorder(graph, paths, stand_in, stage, left, UnregisteredTensors(copied, places))
     recorder.on_meta, recorder.last_way = way.mode == META, last_way
-    recorder.watch, recorder.instead, recorder.watches = watch, instead, way.watches
-    places_of_state = list(held_tensors(copied, copied.places()))
+    recorder.watch, recorder.skip_call, recorder.watch_memory = watch, skip_call, way.watches
+    places_of_state = list(named_registered_tensors(copied, copied.all_paths()))
     for held in places_of_state:
-        recorder.hold(held)
+        recorder.register(held)
     for label, tensor in labels:
         node = recorder.adopt(stage.of(tensor), INPUT, label)
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
-    args, kwargs = with_tensors(stage.held, recorder.seen)
+    args, kwargs = with_tensors(stage.held, recorder.input_stand_in)
     try:
         with world, around or nullcontext(), recording(recorder):
             output = call_model(stage.of(alone), args, kwargs)
         recorder.drop_caches()
-        recorder.settle_assignments(places_of_state)
+        recorder.record_assignments(places_of_state)
         found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
         graph.outputs = list(found)
         graph.result = with_tensors(output, recorder.node)
@@ -193,19 +199,19 @@ def call_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     return model(*args, **kwargs)
 
 
-def _world(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
-    """The contexts around the forward pass, and what replaces a tensor from outside."""
+def _execution_context(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
+    """Returns the context of the forward pass, and the function that makes stand-ins."""
     if mode == META:
         return nullcontext(), _meta_copy
     if mode == FAKE:
         fakes = FakeTensorMode(allow_non_fake_inputs=True)
-        return quietly(_unfused(fakes)), fakes.from_tensor
-    return Unfused(), None
+        return without_fake_tensor_log(_decomposed(fakes)), fakes.from_tensor
+    return DecomposedLayers(), None
 
 
 @contextmanager
-def _unfused(inside: AbstractContextManager[Any]) -> Iterator[None]:
-    with inside, Unfused():
+def _decomposed(inside: AbstractContextManager[Any]) -> Iterator[None]:
+    with inside, DecomposedLayers():
         yield
 
 
@@ -216,7 +222,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
+def without_fake_tensor_log(inside: AbstractContextManager[Any]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
     logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled
@@ -234,7 +240,7 @@ def quietly(inside: AbstractContextManager[Any]) -> Iterator[None]:
 def _modules(graph: Dataflow, walk: Walk) -> Modules:
     """A node for each module, found under each of its paths."""
     nodes: dict[int, ModuleNode] = {}
-    places = walk.places()
+    places = walk.all_paths()
     for place, index in places:
         nodes.setdefault(index, ModuleNode(graph, place, walk.modules[index]))
     return Modules({place: nodes[index] for place, index in places})
@@ -247,64 +253,64 @@ def check_initialised(walk: Walk) -> None:
             if nn.parameter.is_lazy(tensor):
                 where = ".".join(filter(None, (walk.path(index), name)))
                 raise UninitializedModuleError(
-                    f"{shown(where)!r} has no shape yet: run one forward pass of the lazy module, then trace"
+                    f"{printable(where)!r} has no shape yet: run one forward pass of the lazy module, then trace"
                 )
 
 
-def check_whole(walk: Walk) -> None:
+def check_not_distributed(walk: Walk) -> None:
     """Raise `TraceError` for a model that several processes have to run together."""
     for index, module in enumerate(walk.modules):
-        where = repr(shown(walk.path(index))) if walk.path(index) else "the model"
+        where = repr(printable(walk.path(index))) if walk.path(index) else "the model"
         if (kind := sharding_of(module)) is not None:
             raise TraceError(
                 f"{where} is sharded ({kind}), and runs in all of its processes together: trace the model before it is "
                 "sharded, or another instance of it, which may be on the meta device"
             )
-        if is_replicated(module) and not is_around(walk, index):
+        if is_replicated(module) and not is_outer_wrapper(walk, index):
             raise TraceError(
-                f"{where} is a {shown(type(module).__name__)} inside of a model, and runs in all of its processes "
+                f"{where} is a {printable(type(module).__name__)} inside of a model, and runs in all of its processes "
                 "together: trace the model before that part is wrapped"
             )
 
 
-def is_around(walk: Walk, index: int) -> bool:
-    """Whether a wrapper stands around the whole model."""
+def is_outer_wrapper(walk: Walk, index: int) -> bool:
+    """True if the module wraps the whole model."""
     module, model = walk.modules[index], walk.modules[0]
-    within = inside(model)
-    return module is not within and all(inside(each) is within for each in (module, model))
+    within = unwrap_model(model)
+    return module is not within and all(unwrap_model(each) is within for each in (module, model))
 
 
 # ------------------------------------------------------------------- errors
 
 
-def _explained(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple[str, torch.Tensor]]) -> TraceError:
+def _trace_error(error: Exception, graph: Dataflow, walk: Walk, labels: list[tuple[str, torch.Tensor]]) -> TraceError:
     """The error as one that names the module and the line where forward stopped."""
     graph.error = error
-    path, source = _place(error.__traceback__, {id(module): i for i, module in enumerate(walk.modules)})
-    where = (f" in {shown(walk.path(path)) or '(root)'!r}" if path is not None else "") + (
+    path, source = _failure_location(error.__traceback__, {id(module): i for i, module in enumerate(walk.modules)})
+    where = (f" in {printable(walk.path(path)) or '(root)'!r}" if path is not None else "") + (
         f" at {source}" if source else ""
     )
     given = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in labels) or "no tensors"
     last = f" after {graph.operators[-1].where}" if graph.operators else ""
     return TraceError(
-        f"the forward pass of {shown(type(graph.model).__name__)} stopped{where}{last}: "
-        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {given}",
+        f"the forward pass of {printable(type(graph.model).__name__)} stopped{where}{last}: "
+        f"{type(error).__name__}: {printable(str(error).strip(), 300)}. Its inputs were {given}",
         graph,
     )
 
 
 def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None) -> str:
-    """What to do about an error, which a copy of the model may raise by itself: that is tried."""
+    """Returns advice for a failed trace, after running a copy of the model without recording."""
 
-    def plainly(stage: Stage) -> None:
+    def plainly(stage: Sandbox) -> None:
         set_mode(stage.states, training)
         args, kwargs = stage.held
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         with disable_current_modes(), torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
-            call_model(stage.of(inside(model)), args, kwargs)
+            call_model(stage.of(unwrap_model(model)), args, kwargs)
 
     try:
-        look(places.modules, call, plainly, ALL, seed)
+        run_isolated(places.modules, call, plainly, ALL, seed)
     except ModuleKGError:
         return ""
     except Exception:  # noqa: BLE001 - of the model's code
@@ -316,10 +322,10 @@ def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: boo
     )
 
 
-def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tuple[int | None, Source | None]:
+def _failure_location(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tuple[int | None, Source | None]:
     """The innermost module of the model in a traceback, and its innermost line outside torch."""
     path, source = None, None
-    lines = CallingLines()
+    lines = CallerLocator()
     while traceback is not None:
         frame = traceback.tb_frame
         owner = frame.f_locals.get("self")
@@ -328,3 +334,21 @@ def _place(traceback: TracebackType | None, index_of: Mapping[int, int]) -> tupl
             source = Source(frame.f_code.co_filename, traceback.tb_lineno)
         traceback = traceback.tb_next
     return path, source
+
+
+# -------------------- The traced call on an isolated copy that was modified
+
+
+def run_modified(graph: Dataflow, change: Callable[[Walk, Sandbox], None]) -> Any:
+    """Returns the output of the traced call after `change` was applied to an isolated copy of the model."""
+    walked = walk(graph.model)
+    args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
+
+    def forward(stage: Sandbox) -> Any:
+        copied = walked.with_modules(stage.modules)
+        set_mode(copied.states, graph.training)
+        change(copied, stage)
+        with torch.set_grad_enabled(graph.gradients):
+            return call_model(stage.model, args, kwargs)
+
+    return run_isolated(walked.modules, (), forward, UNREGISTERED, 0 if graph.seed is None else graph.seed)

@@ -1,23 +1,83 @@
-"""The data flow of a forward pass as the browser gets it: calls, the steps in them, and the values between these."""
+"""Payload of a traced forward: calls, operator steps and values, as columns that the page draws.
+
+For `ModelGraph(model, args)`. `add_trace` runs `mk.trace` and writes "flow" (calls, steps, values, tensors), "edges"
+between modules, "axes", FLOPs and output bytes by module, and marks into the payload of the hierarchy. A failed
+forward is a result, too: "error" says why, and the flow ends there. Operators and values refer to each other by index;
+names, shapes and dtypes that repeat are sent once (`DistinctKeys`). `schema.py` states all parts, and
+`js/src/core/shared/payload/payload.ts` reads them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, nearest
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.term_positions import format_term
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.residuals.blocks import candidates
+from modulekg_widgets.engine.residuals.blocks import candidate_blocks
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
-from modulekg_widgets.engine.views.axes_payload import AxisTables
-from modulekg_widgets.engine.views.call_tree import CallTree
-from modulekg_widgets.engine.views.flow_edges import module_edges
-from modulekg_widgets.engine.views.flow_tables import FlowTables, is_state
-from modulekg_widgets.engine.views.payload import Distinct, number, text
+from modulekg_widgets.engine.views.flow_tables import CallTree, FlowTables, is_state, module_edges
+from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 
 if TYPE_CHECKING:
+    from modulekg_widgets.engine.axes.axis import Axes
     from modulekg_widgets.engine.axes.graph import DataflowGraph
+
+
+# --------------------
+# Payload of axes: names, sizes, reasons for frozen ones, and the axes along each tensor dimension.
+
+
+_AXIS = re.compile(r"\{(\d+)=\d+")
+
+
+class AxisTables:
+    """Axes by number, which is their index in `Axes`."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+
+    def along(self, node: DataNode) -> list[int]:
+        """Returns the numbers of the axes along a value."""
+        terms = self._terms(node)
+        found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.tensor_dims)
+        return list(dict.fromkeys(found))
+
+    def payload(self, tensors: Iterable[DataNode]) -> dict[str, Any]:
+        """Returns the tables; `dims` refers to `written`, where an axis is its number in braces."""
+        reasons: dict[str, int] = {}
+        expressions: dict[str, int] = {}
+        every = list(self.axes)
+        return {
+            "name": [text(axis.name) for axis in every],
+            "label": [text(self.axes.label(axis.term)) for axis in every],
+            "size": [axis.size for axis in every],
+            "role": [axis.role for axis in every],
+            "frozen": [-1 if axis.frozen is None else reasons.setdefault(axis.frozen, len(reasons)) for axis in every],
+            "reasons": [text(reason) for reason in reasons],
+            "dims": [
+                [expressions.setdefault(self._written(term), len(expressions)) for term in self._terms(node)]
+                for node in tensors
+            ],
+            "written": list(expressions),
+        }
+
+    def _terms(self, node: DataNode) -> list[Term]:
+        return self.axes.inference.dims(node)
+
+    def _written(self, term: Term) -> str:
+        def marked(atom: Term) -> str:
+            return f"{{{self.axes.rank(atom)}" if atom in self.axes.tensor_dims else "axis"
+
+        return _AXIS.sub(r"{\1}", format_term(term, marked))
+
+
+# ----------------------------------------
+
 
 COLUMN_INFO = {
     "flops": {"label": "FLOPs", "aggregate": "sum"},
@@ -28,19 +88,19 @@ TIME_INFO = {  # columns of a profile: name in the payload, what it is called
     "time_ms_after": ("time_after", {"label": "time after the plan", "aggregate": "sum"}),
 }
 STOPPED = "the forward pass stopped here"
-ELSEWHERE = "not called: other code uses its tensors"
+USED_BY_OTHER_CODE = "not called: other code uses its tensors"
 NOT_CALLED = "not called in this forward pass"
 
 
 def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: Any, kwargs: Any) -> None:
-    """Trace the model and write what was found into its payload; `payload["error"]` says why there is not more.
+    """Trace the model and add the result to its payload; `payload["error"]` is the reason of an incomplete trace.
 
     An error of the forward pass is news to show, and not an error of the widget.
     """
-    from modulekg_widgets.engine.axes.graph import whole_trace
+    from modulekg_widgets.engine.axes.graph import trace_with_wrappers
 
     try:
-        graph: Any = whole_trace(model, args, kwargs)
+        graph: Any = trace_with_wrappers(model, args, kwargs)
     except ModuleKGError as error:
         payload["error"] = text(str(error))
         graph = getattr(error, "graph", None)
@@ -52,14 +112,14 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
 
 
 def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:
-    """Write what `graph` knows into the payload of the same model; axes only where forward came to its end."""
+    """Add a traced graph to the payload of its model; axes only if the forward completed."""
     tree = CallTree(graph, hierarchy.walk)
     tables = FlowTables(graph, tree)
     tensors = _Tensors(graph, hierarchy)
     axes = AxisTables(graph.axes) if graph.error is None else None
     columns = _columns(tables, hierarchy)
     payload["traced"] = bool(tables.steps)
-    payload["edges"] = [[a, b, _times(shape)] for a, b, shape in module_edges(tables)]
+    payload["edges"] = [[a, b, _shape_text(shape)] for a, b, shape in module_edges(tables)]
     payload["flow"] = _flow(tables, tensors, axes)
     payload["axes"] = None if axes is None else axes.payload(tensors.nodes)
     payload["columns"].update(columns)
@@ -69,14 +129,14 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
         payload["marks"].setdefault(str(node), []).append(mark)
 
 
-def with_times(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
-    """The payload with the measured times of a profile as columns, in milliseconds; `rows` are the nodes of its rows.
+def add_time_columns(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
+    """Returns the payload with the times of a profile as columns, in ms; `rows` are the nodes of its rows.
 
     Raises `UnknownNameError` for a table that has none.
     """
     known = getattr(profile, "columns", ())
     if "time_ms" not in known:
-        listed = nearest("time_ms", [str(name) for name in known])
+        listed = closest_match_hint("time_ms", [str(name) for name in known])
         raise UnknownNameError(f"profile has no column 'time_ms': pass what graph.profile() gives; {listed}")
     columns, info = dict(payload["columns"]), dict(payload["column_info"])
     for name, (column, described) in TIME_INFO.items():
@@ -89,12 +149,12 @@ def with_times(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> di
     return {**payload, "columns": columns, "column_info": info}
 
 
-def _times(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
 def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dict[str, Any]:
-    shapes, dtypes, sources = Distinct(), Distinct(), Distinct()
+    shapes, dtypes, sources = DistinctKeys(), DistinctKeys(), DistinctKeys()
     operators = [step.operator for step in tables.steps]
     labels = [node.label for node in tables.graph.inputs]
     return {
@@ -110,14 +170,14 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
             "call": [step.call for step in tables.steps],
             "inputs": [step.inputs for step in tables.steps],
             "tensors": [[] if o is None else tensors.read_by(o) for o in operators],
-            "source": [-1 if o is None or o.source is None else sources.place(str(o.source)) for o in operators],
+            "source": [-1 if o is None or o.source is None else sources.index_of(str(o.source)) for o in operators],
             "flops": [0 if o is None else number(tables.flops[o.index]) for o in operators],
             "view": [at for at, o in enumerate(operators) if o is not None and _is_view(o)],
         },
         "values": {
             "step": tables.made_by,
-            "shape": [shapes.place(node.shape) for node in tables.nodes],
-            "dtype": [dtypes.place(str(node.dtype).removeprefix("torch.")) for node in tables.nodes],
+            "shape": [shapes.index_of(node.shape) for node in tables.nodes],
+            "dtype": [dtypes.index_of(str(node.dtype).removeprefix("torch.")) for node in tables.nodes],
             "axes": [[] if axes is None else axes.along(node) for node in tables.nodes],
         },
         "tensors": tensors.payload(),
@@ -131,9 +191,9 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dic
 
 
 def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
-    """What is said of the modules that are residual blocks, by node."""
+    """Returns a text for each module that is a residual block, by node."""
     found: dict[str, str] = {}
-    for block in candidates(graph) if graph.error is None else ():
+    for block in candidate_blocks(graph) if graph.error is None else ():
         node = hierarchy.walk.find(block.path)
         if node is not None:
             what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
@@ -142,18 +202,18 @@ def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
 
 
 def _is_view(operator: OperatorNode) -> bool:
-    """Whether all that it gives is memory that it was given."""
+    """True if all outputs of an operator share memory with its inputs."""
     given = {id(node.storage) for node in operator.inputs}
     return bool(operator.outputs) and all(id(o.storage) in given and o.previous is None for o in operator.outputs)
 
 
 class _Tensors:
-    """What the model holds under each of its names, with the module that has it."""
+    """Parameters, buffers and tensor attributes under each of their names, with their modules."""
 
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
         self.owner: list[int] = []
-        self.attributes = Distinct()
+        self.attributes = DistinctKeys()
         self.attribute: list[int] = []
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
@@ -166,10 +226,10 @@ class _Tensors:
             self._place.setdefault(node.index, len(self.nodes))
             self.nodes.append(node)
             self.owner.append(owner)
-            self.attribute.append(self.attributes.place(attribute))
+            self.attribute.append(self.attributes.index_of(attribute))
 
     def read_by(self, operator: OperatorNode) -> list[int]:
-        """The places of what an operator reads of the model's own."""
+        """Returns the indices of the model tensors that an operator reads."""
         found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if is_state(node)]
         return [place for place in found if place is not None]
 
@@ -184,7 +244,7 @@ class _Tensors:
 
 
 def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
-    """FLOPs and bytes of outputs by module; None where a module was not called or no formula is known."""
+    """FLOPs and output bytes by module; None for modules without a call or a FLOP formula."""
     counted = tables.graph.flops().by_module
     unknown = list(accumulate((flops is None for flops in tables.flops), initial=0))
     outputs: dict[int, int] = {}
@@ -201,7 +261,7 @@ def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
 
 
 def _marks(hierarchy: Hierarchy, tree: CallTree, tensors: _Tensors) -> Iterable[tuple[int, str]]:
-    """Where forward stopped, or which modules it never called; of a whole branch its top."""
+    """Yields the module in which the forward stopped, or the topmost modules that were not called."""
     broken = [call for call in tree.calls if not call.finished]
     if broken:
         yield broken[-1].node, STOPPED
@@ -210,6 +270,6 @@ def _marks(hierarchy: Hierarchy, tree: CallTree, tensors: _Tensors) -> Iterable[
     read = {owner for owner, node in zip(tensors.owner, tensors.nodes, strict=True) if node.consumers}
     for node, parent in enumerate(hierarchy.walk.parents):
         if node not in called and parent in called:
-            below = range(node, hierarchy.walk.ends[node])
+            below = range(node, hierarchy.walk.subtree_ends[node])
             if not any(inner in called for inner in below):
-                yield node, ELSEWHERE if any(inner in read for inner in below) else NOT_CALLED
+                yield node, USED_BY_OTHER_CODE if any(inner in read for inner in below) else NOT_CALLED

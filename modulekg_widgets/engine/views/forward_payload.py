@@ -1,32 +1,31 @@
-"""What a ForwardPlayer sends to the browser: the table of steps, the first pictures, and on request further ones."""
+"""Payload of a ForwardPlayer: table of steps, first pictures, and messages with further ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from modulekg_widgets.engine.playback.feature_maps import Maps
-from modulekg_widgets.engine.playback.first_pictures import first_pictures
-from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, Top
-from modulekg_widgets.engine.views.payload import Distinct, number, text
+from modulekg_widgets.engine.playback.feature_maps import FeatureMaps
+from modulekg_widgets.engine.playback.player import Playback, make_previews
+from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, TopOutputs
+from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES
 
 _DIGITS = 5  # of figures that are only looked at
 
 
 def forward_payload(played: Playback, run: int) -> dict[str, Any]:
-    """The steps as parallel columns; modules and shapes that come again are listed once."""
-    modules, shapes = Distinct(), Distinct()
+    """Returns the steps as parallel columns; repeated modules and shapes are listed once."""
+    modules, shapes = DistinctKeys(), DistinctKeys()
     columns: dict[str, list[Any]] = {
         "module": [], "depth": [], "inputs": [], "outputs": [], "sources": [], "value": [], "batch_dim": [],
         "statistics": [], "top": [],
     }  # fmt: skip
     for step in played.steps:
-        columns["module"].append(modules.place((text(step.path), text(step.class_name))))
+        columns["module"].append(modules.index_of((text(step.path), text(step.class_name))))
         columns["depth"].append(step.depth)
-        columns["inputs"].append(shapes.place(_shape(step.inputs)))
-        columns["outputs"].append(shapes.place(_shape(step.outputs)))
+        columns["inputs"].append(shapes.index_of(_shape(step.inputs)))
+        columns["outputs"].append(shapes.index_of(_shape(step.outputs)))
         columns["sources"].append(list(step.sources))
         columns["value"].append(step.value)
         columns["batch_dim"].append(step.batch_dim)
@@ -48,21 +47,21 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
 
 
 def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
-    """The pictures that come with the steps: what each shows, and the pixels of all, one after the other.
+    """Returns the pictures that are sent with the steps, and their pixels in one buffer.
 
     Each has its `steps`, and whether it is `whole`, so that there is nothing to ask for. Step `index` is shown first.
     """
-    found = first_pictures(played, index)
+    found = make_previews(played, index)
     each = [
-        {"steps": list(one.steps), "whole": one.is_whole, "maps": maps_message(one.maps, one.top, played.sample)[0]}
+        {"steps": list(one.steps), "whole": one.is_complete, "maps": maps_message(one.maps, one.top, played.sample)[0]}
         for one in found
     ]
     pixels = b"".join(one.maps.pixels for one in found)
     return FORWARD_PICTURES.payload({"run": run, "sample": played.sample, "each": each, "pixels": pixels})
 
 
-def maps_message(maps: Maps, largest: Top | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:
-    """One page of pictures: what they show, and their pixels in one buffer."""
+def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:
+    """Returns one page of feature maps: its description, and the pixels in one buffer."""
     content = {
         "form": maps.form,
         "width": maps.width,
@@ -78,8 +77,8 @@ def maps_message(maps: Maps, largest: Top | None, sample: int) -> tuple[dict[str
     return content, [maps.pixels]
 
 
-def top_entries(top: Top | None) -> list[Any] | None:
-    """Kind, then (index, value, share) of each of the largest outputs."""
+def top_entries(top: TopOutputs | None) -> list[Any] | None:
+    """Returns the kind, and (index, value, share) of each of the largest outputs."""
     if top is None:
         return None
     rows = [

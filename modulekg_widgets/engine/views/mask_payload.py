@@ -1,24 +1,24 @@
-"""What the mask editor's page gets: the axes, and the size of the model as a formula in their counts."""
+"""Payload of a mask editor: axes, blocks, and the model size as a formula in the axis counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.axes.names import short_name
-from modulekg_widgets.engine.residuals.blocks import flops_of, parameters_of
+from modulekg_widgets.engine.axes.inference.names import short_name
+from modulekg_widgets.engine.residuals.blocks import block_flops, block_parameters
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
-    from modulekg_widgets.engine.pruning.by_hand import HandPruning
-    from modulekg_widgets.engine.pruning.plan.draft import Draft, Report
-    from modulekg_widgets.engine.pruning.plan.size_terms import TensorSize
+    from modulekg_widgets.engine.pruning.plan.draft import Draft, DraftReport
+    from modulekg_widgets.engine.pruning.plan.sizes.size_terms import TensorSize
+    from modulekg_widgets.engine.pruning.session import PruningSession
 
 
-def mask_payload(pruning: HandPruning) -> dict[str, Any]:
-    """The payload of an editor; js/src/core/masks/draft/payload.ts reads it."""
+def mask_payload(pruning: PruningSession) -> dict[str, Any]:
+    """Returns the payload that js/src/core/masks/draft/payload.ts reads."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
     terms = draft.size_terms
@@ -39,7 +39,7 @@ def mask_payload(pruning: HandPruning) -> dict[str, Any]:
 
 
 def _axes(draft: Draft) -> dict[str, Any]:
-    axes, by_ratio = draft.axes, draft.by_ratio
+    axes, by_ratio = draft.axes, draft.ratio_axes
     weights = draft.weights
     reasons: dict[str, int] = {}
     return {
@@ -49,27 +49,27 @@ def _axes(draft: Draft) -> dict[str, Any]:
         "role": [axis.role for axis in axes],
         "frozen": [-1 if axis.frozen is None else reasons.setdefault(axis.frozen, len(reasons)) for axis in axes],
         "reasons": [text(reason) for reason in reasons],
-        "members": [[[text(node.label), dim] for node, dim in axis.places] for axis in axes],
+        "members": [[[text(node.label), dim] for node, dim in axis.tensor_dims] for axis in axes],
         "by_ratio": [axis.number in by_ratio for axis in axes],
         "weights": [max(weights[axis.term], 1) for axis in axes],
         "least": [1 if axis.least is None else axis.least.count for axis in axes],
     }
 
 
-def _blocks(pruning: HandPruning) -> dict[str, Any]:
-    """The blocks that can go, and for each axis and each part of the formulas the innermost one that it goes with."""
+def _blocks(pruning: PruningSession) -> dict[str, Any]:
+    """The removable blocks, and the innermost block of each axis and each term of the formulas."""
     draft, scores = pruning.draft, pruning.block_scores()
     graph, blocks, terms = draft.graph, draft.blocks.blocks, draft.size_terms
     return {
         "path": [text(block.path) for block in blocks],
-        "params": [number(sum(node.numel() for node in parameters_of(graph, block))) for block in blocks],
-        "flops": [number(flops_of(graph, block)) for block in blocks],
+        "params": [number(sum(node.numel() for node in block_parameters(graph, block))) for block in blocks],
+        "flops": [number(block_flops(graph, block)) for block in blocks],
         "score": [number(scores.scores.get(block.path)) for block in blocks],
-        "within": list(draft.blocks.within),
+        "within": list(draft.blocks.parents),
         # code between modules that go runs on other sizes then, which the dry run counts
-        "approximate": [bool(block.before) for block in blocks],
+        "approximate": [bool(block.upstream) for block in blocks],
         "importance": scores.importance,
-        "of_axes": list(draft.holders),
+        "of_axes": list(draft.blocks_of_axes),
         "of_tensors": [tensor.block for tensor in terms.tensors],
         "of_flops": [cost.block for cost in terms.flops],
     }
@@ -80,25 +80,25 @@ def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
     return [module, int(tensor.is_parameter), tensor.itemsize, number(tensor.factor), list(tensor.terms)]
 
 
-def drawn_payload(draft: Draft) -> dict[str, Any]:
-    """The draft as it is: `bits` has the bytes of `axes` one after the other; the blocks count as the last axis."""
-    revision, drawn = draft.drawn()
+def draft_payload(draft: Draft) -> dict[str, Any]:
+    """Returns the draft: `bits` is the concatenation of the bytes of `axes`; blocks are the last axis."""
+    revision, drawn = draft.snapshot()
     return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 
 
-def offers_payload(pruning: HandPruning) -> dict[str, Any]:
-    """What the user's data allow, which the page then offers."""
+def offers_payload(pruning: PruningSession) -> dict[str, Any]:
+    """Returns the features that the user's data enable."""
     data = pruning.data
     return {
         "sensitivity": data.has_sensitivity,
         "recalibrate": data.batches is not None,
         "evaluate": data.evaluate is not None,
-        "batches": data.count,
+        "batches": data.batch_count,
     }
 
 
-def trial_payload(pruning: HandPruning) -> dict[str, Any]:
-    """What the user's function has found, and whether the last cut is recalibrated."""
+def trial_payload(pruning: PruningSession) -> dict[str, Any]:
+    """Returns the results of the user's evaluation function, and the recalibration state of the last cut."""
     return {
         "recalibrated": pruning.is_recalibrated,
         "evaluations": [
@@ -112,8 +112,8 @@ def trial_payload(pruning: HandPruning) -> dict[str, Any]:
     }
 
 
-def report_payload(revision: int, report: Report, axes: Iterable[Axis]) -> dict[str, Any]:
-    """What a dry run came to."""
+def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> dict[str, Any]:
+    """Returns the result of a dry run."""
     before, after = report.sizes
     number_of = {axis.name: axis.number for axis in axes}
     return {
@@ -131,10 +131,10 @@ def report_payload(revision: int, report: Report, axes: Iterable[Axis]) -> dict[
             for change in report.plan.changes
         ],
         "kept": [[axis, indices] for axis, indices in report.kept.items()],
-        "taken": [[axis, indices] for axis, indices in report.taken.items()],
+        "taken": [[axis, indices] for axis, indices in report.added.items()],
     }
 
 
 def failed_report(revision: int, error: Exception) -> dict[str, Any]:
-    """What stands there when no plan runs."""
+    """Returns the report for a draft without a valid plan."""
     return {"revision": revision, "error": text(str(error))}

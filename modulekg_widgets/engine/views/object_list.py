@@ -1,4 +1,4 @@
-"""Which models, plans and trainings a kernel's namespace has: names, classes and sizes alone."""
+"""List of the models, plans and runs in a kernel namespace: names, classes and sizes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 
 SCHEMA_VERSION = 1
-MOST_OBJECTS = 200
-LONGEST_NAME = 100
-LONGEST_CLASS = 80
-SLOW = 0.02  # seconds; a model that takes longer to count is counted again only on request
+MAX_OBJECTS = 200
+MAX_NAME = 100
+MAX_CLASS_NAME = 80
+SLOW_SECONDS = 0.02  # seconds; a model that takes longer to count is counted again only on request
 
 # what is listed, by the module that defines it: a class that nobody has loaded has no instances
 KINDS = {
     "model": ("torch.nn", "Module"),
-    "plan": ("modulekg_widgets.engine.pruning.plan.pruning_plan", "PruningPlan"),
+    "plan": ("modulekg_widgets.engine.pruning.plan.saved.pruning_plan", "PruningPlan"),
     "monitor": ("modulekg_widgets.engine.monitoring.monitor", "Monitor"),
     "recording": ("modulekg_widgets.engine.monitoring.sinks.recording", "Recording"),
     "graph": ("modulekg_widgets.engine.axes.graph", "DataflowGraph"),
@@ -32,24 +32,24 @@ _class_name = type.__dict__["__name__"].__get__  # a metaclass may define anothe
 
 
 class ObjectList:
-    """The objects in the namespace of an IPython shell; keeps no reference to what it lists."""
+    """Objects in the namespace of an IPython shell; holds no reference to them."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self._counted: dict[str, tuple[weakref.ref[Any], int | None]] = {}  # of the slow ones, by name
 
     def forget(self) -> None:
-        """Count everything anew."""
+        """Clear the cached counts."""
         self._counted.clear()
 
     def payload(self) -> dict[str, Any]:
-        """Entries in the order of the namespace, and how many more there are."""
+        """Returns the entries in namespace order, and the count of omitted ones."""
         classes = _loaded_classes()
         found = list(self._found(classes)) if classes else []
         return {
             "schema_version": SCHEMA_VERSION,
-            "objects": [self._entry(name, kind, value) for name, kind, value in found[:MOST_OBJECTS]],
-            "left_out": max(0, len(found) - MOST_OBJECTS),
+            "objects": [self._entry(name, kind, value) for name, kind, value in found[:MAX_OBJECTS]],
+            "left_out": max(0, len(found) - MAX_OBJECTS),
         }
 
     def _found(self, classes: dict[str, type]) -> Iterator[tuple[str, str, Any]]:
@@ -63,12 +63,12 @@ class ObjectList:
         return {
             "name": name,
             "kind": kind,
-            "class": shown(_class_name(type(value)), LONGEST_CLASS),
+            "class": printable(_class_name(type(value)), MAX_CLASS_NAME),
             "size": self._size(name, kind, value),
         }
 
     def _size(self, name: str, kind: str, value: Any) -> list[int | str] | None:
-        """Parameters of a model, those before and after a plan, series of a run, operators; None where not known."""
+        """Parameters of a model or plan, series of a run, operators of a graph; None if unknown."""
         try:
             if kind == "model":
                 count = self._parameters(name, value)
@@ -77,7 +77,7 @@ class ObjectList:
                 return [_number(count) for count in value.params]
             return [len(value.operators if kind == "graph" else value.history.slots)]
         except Exception:
-            logger.debug("the size of %s is not known", shown(name), exc_info=True)
+            logger.debug("the size of %s is not known", printable(name), exc_info=True)
             return None
 
     def _parameters(self, name: str, model: Any) -> int | None:
@@ -90,7 +90,7 @@ class ObjectList:
         try:
             count = hierarchy(model).sizes.params[0]
         finally:
-            if perf_counter() - begin > SLOW:
+            if perf_counter() - begin > SLOW_SECONDS:
                 self._counted[name] = (weakref.ref(model), count)
             else:
                 self._counted.pop(name, None)
@@ -103,14 +103,14 @@ def _loaded_classes() -> dict[str, type]:
 
 
 def _kind(value: Any, classes: dict[str, type]) -> str | None:
-    """What an object is by its type alone: it may answer anything when it is asked itself."""
+    """The kind of an object by its type alone, as attribute access could run its code."""
     cls = type(value)
     return next((kind for kind, known in classes.items() if issubclass(cls, known)), None)
 
 
 def _is_plain(name: Any) -> bool:
-    """Whether the name can stand in a line of Python that is written from the list."""
-    if type(name) is not str or len(name) > LONGEST_NAME or name.startswith("_"):
+    """True if the name is a valid Python identifier of moderate length."""
+    if type(name) is not str or len(name) > MAX_NAME or name.startswith("_"):
         return False
     return name.isidentifier() and not keyword.iskeyword(name)
 

@@ -1,4 +1,14 @@
-"""The JSON object that the browser gets of a whole hierarchy (js/src/core/shared/payload/payload.ts reads it)."""
+"""Payload of a model hierarchy: one JSON object that the page draws, searches and colors without the kernel.
+
+For all widgets that show modules. Data are columns, lists in parallel with an entry per module; modules with one
+fingerprint share an "entity" with class, hyperparameters and tensors, so that resnet152 is below 400 KB. `text` and
+`number` make values safe for JSON and JavaScript: lone surrogates become escapes; NaN, infinities and integers above
+2^53 become strings. Runs of alike siblings are folded here, so that the page and the static pictures agree.
+`schema.py` states the parts; `js/src/core/shared/payload/payload.ts` is the reader.
+
+    payload = model_payload(hierarchy(model))
+    payload["nodes"]["name"], payload["columns"]["params"]
+"""
 
 from __future__ import annotations
 
@@ -7,19 +17,24 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from modulekg_widgets.engine.identity.classes import class_names, source_of
+from modulekg_widgets.engine.identity.classes import class_names, source_location
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
 from modulekg_widgets.engine.identity.fingerprint import display_name
-from modulekg_widgets.engine.identity.folding import FAMILY, SiblingRun, runs, skeletons
+from modulekg_widgets.engine.identity.folding import (
+    FAMILY,
+    SiblingRun,
+    class_tree_digests,
+    hyperparameters,
+    sibling_runs,
+)
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
-from modulekg_widgets.engine.identity.hyperparameters import hyperparameters
-from modulekg_widgets.engine.identity.tensors import OwnTensor, is_uninitialised, own_tensors, shape_of
+from modulekg_widgets.engine.identity.tensors import DirectTensor, direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
 from modulekg_widgets.engine.views.schema import MODEL
 
-_LARGEST_EXACT = 2**53  # beyond it a JavaScript number loses digits
+_MAX_EXACT_INTEGER = 2**53  # beyond it a JavaScript number loses digits
 
-MOST_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
+MAX_STAGES = 8  # children of the root that stay apart when only their sizes differ: a reader looks for layer4
 
 COLUMN_INFO = {
     "params": {"label": "parameters", "aggregate": "sum"},
@@ -29,7 +44,7 @@ COLUMN_INFO = {
 
 
 def text(value: str) -> str:
-    """Text that survives JSON in UTF-8: a lone surrogate becomes its escape."""
+    """Returns text that is valid UTF-8: lone surrogates become escapes."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -38,29 +53,29 @@ def text(value: str) -> str:
 
 
 def number(value: float | int | None) -> float | int | str | None:
-    """A number that survives JSON: NaN, infinities and integers above 2^53 as text."""
+    """Returns a number that JSON and JavaScript can hold: NaN, infinities and integers above 2^53 as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_EXACT:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MAX_EXACT_INTEGER:
         return str(value)
     return value
 
 
-class Distinct:
-    """Distinct keys, each with its place in the order in which they were met: what repeats is sent once."""
+class DistinctKeys:
+    """Distinct keys, each with its index in order of first occurrence, so that repeated ones are sent once."""
 
     def __init__(self) -> None:
-        self.places: dict[Any, int] = {}
+        self._indices: dict[Any, int] = {}
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self._indices)
 
-    def place(self, key: Hashable) -> int:
-        return self.places.setdefault(key, len(self.places))
+    def index_of(self, key: Hashable) -> int:
+        return self._indices.setdefault(key, len(self._indices))
 
     @property
     def keys(self) -> list[Any]:
-        return list(self.places)
+        return list(self._indices)
 
 
 def model_payload(
@@ -82,7 +97,7 @@ def model_payload(
             **_structure(hierarchy),
             "columns": {
                 "params": [number(v) for v in hierarchy.sizes.params],
-                "own_params": [number(v) for v in hierarchy.sizes.own_params],
+                "own_params": [number(v) for v in hierarchy.sizes.direct_params],
                 "bytes": [number(v) for v in hierarchy.sizes.bytes],
             },
             "column_info": COLUMN_INFO,
@@ -106,37 +121,37 @@ def model_payload(
 
 
 def class_of(payload: dict[str, Any], node: int) -> str:
-    """The class name of a node."""
+    """Returns the class name of a node."""
     return payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
 
 
 def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
-    """Slot name, class and, given the size of each run by its first member, how often: `1  Bottleneck ×35`."""
+    """Returns slot name, class and fold count of a node: `1  Bottleneck ×35`."""
     count = f" ×{folds[node]}" if node in folds else ""
     return f"{payload['nodes']['name'][node][:60]}  {class_of(payload, node)}{count}"
 
 
 def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
     walk = hierarchy.walk
-    entities, classes = Distinct(), Distinct()
+    entities, classes = DistinctKeys(), DistinctKeys()
     fields: list[dict[str, int]] = []  # of each class: attribute -> column
     columns: dict[str, list[Any]] = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
     entity_of = []
     for index, digest in enumerate(hierarchy.identities.digests):
         known = len(entities)
-        entity_of.append(entities.place(digest))
+        entity_of.append(entities.index_of(digest))
         if entity_of[-1] < known:
             continue
         module = walk.modules[index]
         shown_as = class_name(module)
-        position = classes.place((nominal_class(module), shown_as))
+        position = classes.index_of((nominal_class(module), shown_as))
         if position == len(fields):
             fields.append({})
         columns["class"].append(position)
         columns["name"].append(text(display_name(shown_as, digest.hex())))
         columns["digest"].append(digest.hex())
         columns["hyper"].append(_aligned(hyperparameters(module), fields[position]))
-        columns["tensors"].append([_tensor(own) for own in own_tensors(walk.states[index])])
+        columns["tensors"].append([_tensor(own) for own in direct_tensors(walk.states[index])])
     for position, row in zip(columns["class"], columns["hyper"], strict=True):
         row.extend([None] * (len(fields[position]) - len(row)))  # later instances may have brought more fields
     return {
@@ -145,7 +160,7 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
         "classes": {
             "name": [text(name) for _, name in classes.keys],
             "qualified": [text(".".join(filter(None, class_names(cls)))) for cls, _ in classes.keys],
-            "source": [_optional(source_of(cls)) for cls, _ in classes.keys],
+            "source": [_optional(source_location(cls)) for cls, _ in classes.keys],
             "fields": [[text(name) for name in columns] for columns in fields],
         },
     }
@@ -161,7 +176,7 @@ def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
     return row
 
 
-def _tensor(own: OwnTensor) -> list[Any]:
+def _tensor(own: DirectTensor) -> list[Any]:
     shape = None if own.tensor is None or is_uninitialised(own.tensor) else list(shape_of(own.tensor))
     return [text(own.name), own.role, shape]
 
@@ -171,11 +186,11 @@ def _optional(value: str | None) -> str | None:
 
 
 def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[SiblingRun]:
-    """The runs to fold; in a comparison only members of one status, and never a handful of different stages."""
-    skeleton = skeletons(hierarchy.walk)
+    """Yields the runs to fold; in a comparison only members of one status, and never few different stages."""
+    skeleton = class_tree_digests(hierarchy.walk)
     for parent in hierarchy.walk.children:
-        for run in runs(hierarchy, parent, skeleton):
-            if parent == 0 and run.kind == FAMILY and len(run.members) <= MOST_STAGES:
+        for run in sibling_runs(hierarchy, parent, skeleton):
+            if parent == 0 and run.kind == FAMILY and len(run.members) <= MAX_STAGES:
                 continue
             for _, members in groupby(run.members, key=lambda m: "" if status is None else status[m]):
                 part = list(members)

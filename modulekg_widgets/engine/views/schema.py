@@ -1,4 +1,4 @@
-"""The payloads that go to the page: version and parts of each, which js/src/core/**/payload.ts states with the types.
+"""Schemas of payloads: version and part names of each; js/src/core/**/payload.ts has the types.
 
 Whoever adds or renames a part does it here, in the schema of the page, and in the golden files between the two
 (tests/widgets/write_golden.py). A change that an older page cannot read gets a new version.
@@ -22,29 +22,32 @@ def _parts(*names: str, **tables: Parts) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Version and parts of the payload of one kind."""
+    """Version and parts of one kind of payload."""
 
     kind: str
     version: int
     parts: Parts
 
     def payload(self, parts: Parts) -> dict[str, Any]:
-        """The parts under their head; raises `ModuleKGError` where they are not those of the schema."""
+        """Returns a payload of these parts; raises `ModuleKGError` if they do not match the schema."""
         payload = {"schema_version": self.version, "kind": self.kind, **parts}
         self.check(payload)
         return payload
 
     def check(self, payload: Parts) -> None:
-        """Raise `ModuleKGError` where the payload has other parts than the schema."""
-        odd = sorted(_odd({"schema_version": (), "kind": (), **self.parts}, payload))
+        """Raise `ModuleKGError` if a payload has other parts than the schema."""
+        odd = sorted(_differing_names({"schema_version": (), "kind": (), **self.parts}, payload))
         if odd:
             raise ModuleKGError(f"a payload of the kind {self.kind} has other parts than its schema: {', '.join(odd)}")
 
 
-def _odd(stated: Parts, found: Parts) -> set[str]:
-    """The names that only one of both has, in tables too; a table that is None was not filled."""
+def _differing_names(stated: Parts, found: Parts) -> set[str]:
+    """Returns the names that only one of both has, also in nested tables; a table that is None is not compared."""
     tables = (name for name in stated.keys() & found.keys() if stated[name] and found[name] is not None)
-    return {*(stated.keys() ^ found.keys()), *(odd for name in tables for odd in _odd(stated[name], found[name]))}
+    return {
+        *(stated.keys() ^ found.keys()),
+        *(odd for name in tables for odd in _differing_names(stated[name], found[name])),
+    }
 
 
 MODEL = Schema("model", 2, _parts(

@@ -1,4 +1,4 @@
-"""Google Colab: its outputs load widgets of others from a content delivery network, once that has been allowed.
+"""Google Colab: widgets from the CDN once that is allowed, else a static page in the output.
 
 At the first display that is allowed, if the network has the very file of this package: nobody else's code is let in
 under its name. Where it has not or Colab refuses, and where the user asks for it, the output holds the page that
@@ -21,17 +21,17 @@ from typing import Any
 from urllib.request import urlopen
 
 from modulekg_widgets._version import __version__
-from modulekg_widgets.engine.errors import ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, printable
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 HTML = "text/html"
-NETWORK = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
-SECONDS = 5  # for an answer of the network
+CDN_URL = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
+TIMEOUT_SECONDS = 5  # for an answer of the network
 Bundle = dict[str, Any]
 
 
 def start() -> None:
-    """Have widgets of this package displayed as Colab's outputs can show them."""
+    """Install the display format for Colab."""
     from IPython.core.getipython import get_ipython
 
     formatter: Any = getattr(get_ipython(), "display_formatter", None)
@@ -41,7 +41,7 @@ def start() -> None:
 
 
 class ColabFormat:
-    """Formats what is displayed as before, and fits widgets of this package to Colab."""
+    """Display format that adapts widgets of this package to Colab's outputs."""
 
     def __init__(self, before: Callable[..., tuple[Bundle, Bundle]]) -> None:
         self.before = before
@@ -51,7 +51,7 @@ class ColabFormat:
         data, metadata = self.before(displayed, include, exclude)
         if include is not None and HTML in include and HTML not in data:
             return data | _page(displayed), metadata
-        if VIEW not in data or not _has_ours(displayed):
+        if VIEW not in data or not _has_own_widget(displayed):
             return data, metadata
         page = {} if self.loads_widgets() else _page(displayed)
         if page:  # without pictures, which Colab might prefer
@@ -59,7 +59,7 @@ class ColabFormat:
         return data, metadata | _manager(metadata)
 
     def loads_widgets(self) -> bool:
-        """Whether Colab's page loads this package's widgets; it is asked to, once."""
+        """True if Colab's page loads the widgets of this package; asked once."""
         choice = os.environ.get("MODULEKG_COLAB")
         if choice == "page":
             return False
@@ -74,7 +74,7 @@ def _allow(is_trusted: bool) -> bool:
             _check_published()
         import_module("google.colab.output").enable_custom_widget_manager()
     except Exception as error:  # noqa: BLE001 - of whatever kind: the user shall see something
-        reason = shown(f"{type(error).__name__}: {error}")
+        reason = printable(f"{type(error).__name__}: {error}")
         text = f"Colab loads no widgets ({reason}): you see pages, in which clicks do not reach Python"
         warnings.warn(text, UserWarning, stacklevel=2)
         return False
@@ -82,15 +82,15 @@ def _allow(is_trusted: bool) -> bool:
 
 
 def _check_published() -> None:
-    """Raise, unless the network has this version's front end, byte for byte as the package has it."""
+    """Raise unless the CDN has the same front end, byte for byte, as this installation."""
     own = installed_front_end()
-    with urlopen(f"{NETWORK}/modulekg-widgets@{__version__}/dist/index.js", timeout=SECONDS) as answer:
+    with urlopen(f"{CDN_URL}/modulekg-widgets@{__version__}/dist/index.js", timeout=TIMEOUT_SECONDS) as answer:
         if answer.read(len(own) + 1) != own:
             raise ModuleKGError("the network has another front end than is installed here")
 
 
 def installed_front_end() -> bytes:
-    """The AMD module of all widgets: a wheel puts it where Jupyter looks, a checkout has it in the package."""
+    """Returns the AMD module of all widgets, from the Jupyter data folder or the package."""
     built = files("modulekg_widgets") / "nbextension" / "index.js"
     if built.is_file():
         return built.read_bytes()
@@ -101,7 +101,7 @@ def installed_front_end() -> bytes:
 
 
 def _manager(metadata: Bundle) -> Bundle:
-    """What tells Colab's page how to load the widget; nothing where Colab does not say."""
+    """Metadata that tells Colab's page how to load widgets; empty if Colab has none."""
     url = getattr(sys.modules.get("google.colab.output._widgets"), "_installed_url", None)
     if url is None:
         return {}
@@ -109,7 +109,7 @@ def _manager(metadata: Bundle) -> Bundle:
 
 
 def _page(widget: Any) -> Bundle:
-    """The page of a widget, in a frame; nothing for what has no page."""
+    """The page of a widget in an iframe; empty for widgets without a page."""
     from modulekg_widgets.widgets.pages.pages import page_of
 
     try:
@@ -121,7 +121,7 @@ def _page(widget: Any) -> Bundle:
     return {HTML: f"{frame}</iframe>"}
 
 
-def _has_ours(widget: Any) -> bool:
+def _has_own_widget(widget: Any) -> bool:
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
-    return isinstance(widget, ModuleKGWidget) or any(map(_has_ours, getattr(widget, "children", ())))
+    return isinstance(widget, ModuleKGWidget) or any(map(_has_own_widget, getattr(widget, "children", ())))

@@ -1,4 +1,4 @@
-"""`mk.marimo`: a widget as an anywidget, the one kind that marimo shows."""
+"""`mk.marimo`: a widget as an anywidget, the kind that marimo shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ipywidgets import DOMWidget
 
 from modulekg_widgets.engine.errors import MissingPackageError
-from modulekg_widgets.widgets.hosts.family import problem_of
+from modulekg_widgets.widgets.hosts.live_widget import display_problem
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ def marimo(widget: DOMWidget) -> LiveWidget:
     <marimo's ModelGraph>
     >>> view.close()
     """
-    if problem := problem_of(widget, ""):
+    if problem := display_problem(widget, ""):
         raise WidgetValueError(problem)
     if find_spec("anywidget") is None:
         raise MissingPackageError("marimo shows anywidgets alone: pip install 'modulekg-widgets[marimo]'")
     from modulekg_widgets.widgets.hosts.live_widget import LiveWidget, close_with_cell
 
-    in_marimo = _in_marimo()
+    in_marimo = _is_marimo()
     adapter = LiveWidget(widget, keep=not in_marimo)
     if in_marimo:
         close_with_cell(adapter)
     return adapter
 
 
-def _in_marimo() -> bool:
+def _is_marimo() -> bool:
     running = getattr(sys.modules.get("marimo"), "running_in_notebook", None)
     return running is not None and bool(running())

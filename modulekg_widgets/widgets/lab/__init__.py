@@ -1,4 +1,4 @@
-"""What JupyterLab asks of a kernel; importing it begins to tell.
+"""Kernel side of the JupyterLab extension; importing it starts the object list.
 
 Reading order: kernel_objects.py (which objects it has, for the side panel), tabs.py (tabs that show one of them).
 """

@@ -1,4 +1,4 @@
-"""Tells JupyterLab's side panel which models, plans and trainings the kernel has."""
+"""Comm target that sends the models, plans and runs of the kernel to the side panel of JupyterLab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("modulekg_widgets")
 
 
 def start() -> None:
-    """Tell front ends from now on, after each cell; does nothing outside of a Jupyter kernel, and never raises."""
+    """Start to send the list after each cell; does nothing outside of a Jupyter kernel, and never raises."""
     try:
         ipython = sys.modules.get("IPython.core.getipython")
         shell = None if ipython is None else ipython.get_ipython()
@@ -27,7 +27,7 @@ def start() -> None:
 
 
 class KernelObjects:
-    """Sends the list when it has changed since it was sent last; keeps no reference to what it lists."""
+    """Sends the list when it has changed; holds no reference to the objects."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -35,7 +35,7 @@ class KernelObjects:
         self.objects = ObjectList(shell)
 
     def announce(self) -> None:
-        """Take part in the kernel's events; another that does so already stays the only one."""
+        """Register with the kernel's events, once per kernel."""
         from comm import create_comm, get_comm_manager
 
         manager = get_comm_manager()
@@ -56,7 +56,7 @@ class KernelObjects:
             logger.debug("the list of objects could not be sent", exc_info=True)
 
     def answer(self, message: dict[str, Any]) -> None:
-        """What the front end asks for: the list, counted anew, or the end of a tab's widget."""
+        """Handle a request of the front end: a fresh list, or closing the widget of a tab."""
         try:
             asked = message["content"]["data"]
             if asked.get("method") == "list":

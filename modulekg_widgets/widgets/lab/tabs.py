@@ -1,4 +1,4 @@
-"""What JupyterLab's commands run in a notebook's kernel: show one object in a tab, and forget it with the tab."""
+"""Functions that JupyterLab commands run in a kernel: show an object in a tab, and close it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 # by the tab: the widget that it shows, and the object that this was made for
-_shown: dict[str, tuple[weakref.ref[ModuleKGWidget], weakref.ref[Any]]] = {}
+_tabs: dict[str, tuple[weakref.ref[ModuleKGWidget], weakref.ref[Any]]] = {}
 
 
 class NothingShownError(ModuleKGError, LookupError):
-    """A tab that shows nothing yet, or something else."""
+    """A tab that shows nothing yet, or another object."""
 
 
 def show_graph(model: Any, tab: str) -> None:
-    """Display the explorer of `model` in `tab`; raises what `ModelGraph` raises."""
+    """Display a ModelGraph of `model` in `tab`; raises what `ModelGraph` raises."""
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
     _show(ModelGraph(model), model, tab)
 
 
 def show_masks(model: Any, tab: str, args: Any) -> None:
-    """Display the mask editor of `model`, whose forward takes `args`, in `tab`; raises what `MaskEditor` raises."""
+    """Display a MaskEditor of `model` in `tab`; raises what `MaskEditor` raises."""
     from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 
     _show(MaskEditor(model, args), model, tab)
 
 
 def show_panel(run: Any, tab: str) -> None:
-    """Display the values of a monitor or a recorded run in `tab`; raises what `MetricPanel` raises."""
+    """Display a MetricPanel of a run in `tab`; raises what `MetricPanel` raises."""
     from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 
     _show(MetricPanel(run), run, tab)
@@ -48,22 +48,22 @@ def show_plan(plan: Any, tab: str) -> None:
 
 
 def show_again(value: Any, tab: str) -> None:
-    """Display what `tab` has shown of `value` before the page was loaded anew, as it was left.
+    """Display the widget of `tab` again after the page was reloaded, in its present state.
 
     Raises `NothingShownError` when that is not there any more.
     """
     from IPython.display import display
 
-    widget, shown = (reference() for reference in _shown[tab]) if tab in _shown else (None, None)
+    widget, shown = (reference() for reference in _tabs[tab]) if tab in _tabs else (None, None)
     if widget is None or shown is not value or widget.comm is None:
         raise NothingShownError("this tab has not shown the object before: show it anew")
     display(widget)
 
 
 def close(tab: Any) -> None:
-    """Close what `tab` shows; nothing happens where there is none."""
-    if isinstance(tab, str) and tab in _shown:
-        widget = _shown.pop(tab)[0]()
+    """Close the widget of `tab`, if there is one."""
+    if isinstance(tab, str) and tab in _tabs:
+        widget = _tabs.pop(tab)[0]()
         if widget is not None:
             widget.close()
 
@@ -72,5 +72,5 @@ def _show(widget: ModuleKGWidget, value: Any, tab: str) -> None:
     from IPython.display import display
 
     close(tab)
-    _shown[tab] = weakref.ref(widget), weakref.ref(value)
+    _tabs[tab] = weakref.ref(widget), weakref.ref(value)
     display(widget)

@@ -1,4 +1,18 @@
-"""MaskEditor: the axes and blocks of a model to edit by hand, with the consequences beside, to mask or cut for real."""
+"""MaskEditor: interactive pruning of the axes and residual blocks of a model.
+
+For choosing by hand what a plan removes. Indices are brushed out on the page or set by `editor.plan`; the page computes
+sizes and FLOPs from a formula in the payload, and a dry run in the kernel corrects and reports the plan. `mask` zeroes
+channels, `cut` removes them from the model and the optimizer, `undo` restores the model byte for byte, `save` and
+`load` use plan files. With batches, a loss or an evaluation function it also shows sensitivities, the loss of the
+draft, and scores before and after.
+
+The model changes by `mask`, `cut` and `undo` alone. State of the page travels as traits (`messages.py`), and all work
+that runs the model waits until no cell runs.
+
+    editor = mk.MaskEditor(model, x, optimizer=optimizer)
+    editor.plan = mk.plan(editor.graph, ratio=0.3)
+    editor.cut()
+"""
 
 from __future__ import annotations
 
@@ -12,18 +26,24 @@ from ipywidgets import widget_serialization
 from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, validate
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.pruning.by_hand import CUT, HandPruning
+from modulekg_widgets.engine.errors import (
+    CutError,
+    ModuleKGError,
+    UnknownNameError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
 from modulekg_widgets.engine.pruning.plan.draft import Draft
-from modulekg_widgets.engine.pruning.plan.plan_file import load_plan
-from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder, load_plan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.session import CUT, PruningSession
 from modulekg_widgets.engine.pruning.user_data import UserData
-from modulekg_widgets.engine.views.mask_payload import drawn_payload, failed_report, mask_payload, report_payload
+from modulekg_widgets.engine.views.mask_payload import draft_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import svg
-from modulekg_widgets.widgets.mask_editor.costs import OF_KERNEL, with_batches
-from modulekg_widgets.widgets.mask_editor.measuring import EditorMeasuring
+from modulekg_widgets.widgets.mask_editor.index_costs import KERNEL_TRAITS, add_data_importances
+from modulekg_widgets.widgets.mask_editor.measured_loss import EditorMeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 
@@ -34,8 +54,8 @@ KEYWORDS = (
 )  # fmt: skip
 
 
-class MaskEditor(EditorMeasuring):
-    """Which indices of each axis of a model go: brush them out, see what it saves, mask or cut: `MaskEditor(model, x)`.
+class MaskEditor(EditorMeasuredLoss):
+    """Editor for the removal of axis indices and blocks: brush, see the savings, mask or cut.
 
     Residual blocks that can go as a whole have rows of their own. The model changes by `mask`, `cut` and `undo` alone.
 
@@ -120,7 +140,7 @@ class MaskEditor(EditorMeasuring):
     Linear(in_features=4, out_features=8, bias=True)
     """
 
-    of_kernel = OF_KERNEL | {"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"}
+    kernel_traits = KERNEL_TRAITS | {"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"}
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -161,16 +181,18 @@ class MaskEditor(EditorMeasuring):
         **unknown: Any,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
-        self._pruning = with_batches(HandPruning(model, args, kwargs, optimizer, UserData(batches, loss, evaluate)))
+        self._pruning = add_data_importances(
+            PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
+        )
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._messages = MaskMessages(self)
         self._showing = threading.RLock()
         if plan is not None:
-            self._draft.take(checked_plan(plan))
-        name = self._pruning.offer(importance)
+            self._draft.adopt_plan(checked_plan(plan))
+        name = self._pruning.add_importance(importance)
         super().__init__(
             payload=mask_payload(self._pruning),
-            **self._drawn(),
+            **self._draft_traits(),
             **self._cost_state(),
             importance=name,
             scope=scope,
@@ -182,31 +204,31 @@ class MaskEditor(EditorMeasuring):
         )
         if plan is not None:
             self._check()
-        self.on_msg(self._messages.heard)
+        self.on_msg(self._messages.on_message)
         self._watch(model)
 
     def __repr__(self) -> str:
         pruning = vars(self).get("_pruning")
         if pruning is None:
             return "<MaskEditor, closed>"
-        return f"<MaskEditor of {shown(pruning.title)}: {pruning.draft.summary}{self.stage and f', {self.stage}'}>"
+        return f"<MaskEditor of {printable(pruning.title)}: {pruning.draft.summary}{self.stage and f', {self.stage}'}>"
 
     # ------------------------------------------------------------ the plan
 
     @property
     def plan(self) -> PruningPlan | None:
-        """What goes, corrected by a dry run; None where nothing goes. Raises `CutError` when no plan runs."""
+        """The draft as a plan, corrected by a dry run; None if empty. Raises `CutError` if no plan runs."""
         return self._check()
 
     @plan.setter
     def plan(self, plan: PruningPlan | None) -> None:
-        self._draft.take(None if plan is None else checked_plan(plan))
+        self._draft.adopt_plan(None if plan is None else checked_plan(plan))
         self._show_draft()
         self._check()
 
     @property
     def graph(self) -> DataflowGraph:
-        """The traced model as it is now; a cut makes another one."""
+        """The traced model in its present form; a cut makes a new one."""
         return self._draft.graph
 
     @property
@@ -214,39 +236,39 @@ class MaskEditor(EditorMeasuring):
         return self._pruning.draft
 
     def mask(self) -> None:
-        """Set what goes to zero in the model; what an earlier mask had set is put back. Blocks are refused."""
-        plan = self._wanted()
-        self._give_up("the model is masked now")
+        """Zero the dropped channels in the model; an earlier mask is undone first. Blocks are refused."""
+        plan = self._required_plan()
+        self._abort_sensitivity("the model is masked now")
         self._pruning.mask(plan)
         self._show_stage()
 
     def cut(self) -> None:
-        """Cut the model, and the optimizer's state along; the editor goes on with the smaller model.
+        """Cut the model and the optimizer's state, and go on with the smaller model.
 
         Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
         """
-        plan = self._wanted()
-        self._give_up("the model is cut now")
+        plan = self._required_plan()
+        self._abort_sensitivity("the model is cut now")
         try:
             self._pruning.cut(plan, self.recalibrating)
         finally:
             self._show_trial()
         self._show_stage()
-        self._start_anew()
+        self._retrace()
 
     def undo(self) -> None:
-        """Make the model byte for byte as before the last `mask` or `cut`; the plan of that cut comes back.
+        """Restore the model byte for byte to the state before the last `mask` or `cut`, and its plan.
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        self._give_up("the model is changed now")
+        self._abort_sensitivity("the model is changed now")
         undone = self._pruning.undo()
         self._show_stage()
         if undone.stage == CUT:
-            self._start_anew(undone.plan)
+            self._retrace(undone.plan)
 
     def save(self, path: str | Path | None = None) -> None:
-        """Write the plan as JSON; `mk.load_plan` reads it.
+        """Write the plan as JSON, for `mk.load_plan`.
 
         Parameters
         ----------
@@ -260,14 +282,14 @@ class MaskEditor(EditorMeasuring):
         PlanFileError
             Where the file cannot be written.
         """
-        plan = self._wanted()
+        plan = self._required_plan()
         if path is None and self.path == self._messages.path:
             self._plans.save(plan, self.path)
         else:
             plan.save(self._plans.path(self.path) if path is None else path)
 
     def load(self, path: str | Path | None = None) -> None:
-        """Take the plan that `save` or `plan.save` wrote.
+        """Load a plan that `save` or `plan.save` wrote.
 
         Parameters
         ----------
@@ -287,19 +309,19 @@ class MaskEditor(EditorMeasuring):
             self.plan = load_plan(self._plans.path(self.path) if path is None else path)
 
     def close(self) -> None:
-        """Remove the widget with its links and let go of the model, its trace and what could be undone."""
+        """Close the widget with its links, and release the model, its trace and the undo data."""
         self._cancel()
         vars(self).pop("_pruning", None)
         super().close()
 
-    def _wanted(self) -> PruningPlan:
+    def _required_plan(self) -> PruningPlan:
         plan = self._check()
         if plan is None:
             raise CutError("nothing goes: drop indices or blocks first, in the browser or by editor.plan = mk.plan(…)")
         return plan
 
     def _check(self) -> PruningPlan | None:
-        """The plan of the draft; the page is told what the dry run made of it."""
+        """Returns the plan of the draft after a dry run, and reports it to the page."""
         draft = self._draft
         try:
             report = draft.report()
@@ -311,22 +333,22 @@ class MaskEditor(EditorMeasuring):
 
     # ----------------------------------------------------------- the state
 
-    def _show_anew(self, model: Any) -> None:
-        """Trace the model that others have changed; the draft stays where it can."""
+    def _redraw(self, model: Any) -> None:
+        """Trace a model that was changed elsewhere; the draft is kept if it still fits."""
         plan = None
         with suppress(ModuleKGError):
             plan = self._check()
         try:
-            self._start_anew(plan)
+            self._retrace(plan)
         except ModuleKGError:  # the draft is of axes that there are no longer
-            self._start_anew()
+            self._retrace()
 
-    def _start_anew(self, plan: PruningPlan | None = None) -> None:
-        """Trace the model as it has become, and show it here and in the graphs that are linked."""
+    def _retrace(self, plan: PruningPlan | None = None) -> None:
+        """Trace the changed model, and show it here and in linked graphs."""
         pruning = self._pruning
-        pruning.trace_again(plan)
+        pruning.retrace(plan)
         self._watch(pruning.model)
-        is_slow = pruning.takes_long(self.importance)
+        is_slow = pruning.needs_sensitivity_run(self.importance)
         scores = b"" if is_slow else pruning.scores(self.importance)
         known = {axis.name for axis in pruning.draft.axes}
         with self.hold_sync():
@@ -336,21 +358,21 @@ class MaskEditor(EditorMeasuring):
             self._show_increases()
             self._show_draft()
         if is_slow:
-            self._sense(is_awaited=True, is_told=False)
+            self._sense(is_choice_pending=True, reports_end=False)
         if plan is not None:
             self._check()
         for graph in self.graphs:
             graph.refresh(pruning.model, pruning.args, pruning.kwargs)
 
-    def _drawn(self, by: str = "", revision: int = -1) -> dict[str, Any]:
-        """The draft as traits; the page `by` has drawn it, if it is still at `revision`."""
-        drawn = drawn_payload(self._draft)
+    def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, Any]:
+        """Returns the draft as traits; `by` is the page that has drawn `revision`."""
+        drawn = draft_payload(self._draft)
         by = by if drawn["revision"] == revision else ""
         return {"draft": {**drawn, "by": by}, "dropped": self._draft.packed(), "revision": drawn["revision"]}
 
     def _show_draft(self, by: str = "", revision: int = -1) -> None:
         with self._showing:  # what another thread draws meanwhile is shown after this, and not before it
-            traits = self._drawn(by, revision)
+            traits = self._draft_traits(by, revision)
             for name, value in traits.items():
                 if self.draft.get("revision", -1) <= traits["revision"]:  # an observer may have drawn and shown more
                     self.set_trait(name, value)
@@ -358,21 +380,21 @@ class MaskEditor(EditorMeasuring):
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
         for widget in (self, *self.graphs):
-            widget._settle(self._pruning.model)  # what the editor does is no news
+            widget._accept_change(self._pruning.model)  # what the editor does is no news
         self._show_trial()
-        self.uncut = {text(path): number(count) for path, count in self._pruning.uncut.items()}
+        self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the page has set; what cannot be is put back, and said there."""
+        """Apply changes from a page; invalid ones are reverted and reported."""
         wanted = dict(sync_data)
         if "draft" in wanted:
             self._messages.draw(wanted.pop("draft"))
-        if "importance" in wanted and self._is_later(wanted["importance"]):
+        if "importance" in wanted and self._is_deferred(wanted["importance"]):
             name = wanted.pop("importance")
             when_idle(lambda: self._choose(name))
         try:
             if "path" in wanted:
-                self._messages.choose(wanted["path"])
+                self._messages.choose_path(wanted["path"])
             super().set_state(wanted)
         except (ModuleKGError, TraitError) as error:
             self.send_state([name for name in wanted if name in self.keys])
@@ -384,7 +406,7 @@ class MaskEditor(EditorMeasuring):
     def _check_scope(self, proposal: Any) -> str:
         value = proposal["value"]
         if value not in SCOPES:
-            raise UnknownNameError(f"there is no scope {shown(value)!r}: {nearest(value, SCOPES)}")
+            raise UnknownNameError(f"there is no scope {printable(value)!r}: {closest_match_hint(value, SCOPES)}")
         return value
 
     @validate("axis")
@@ -398,7 +420,7 @@ class MaskEditor(EditorMeasuring):
     def _known_axis(self, name: str) -> str:
         draft = self._draft
         escaped = {text(axis.name): axis.name for axis in draft.axes}
-        return draft.axes[draft.number(escaped.get(name, name))].name
+        return draft.axes[draft.axis_number(escaped.get(name, name))].name
 
     @validate("selected")
     def _check_selected(self, proposal: Any) -> str | None:
@@ -408,7 +430,7 @@ class MaskEditor(EditorMeasuring):
         modules = self.graph.modules
         known = {text(path): path for path in modules}
         if text(value) not in known:
-            raise UnknownPathError(f"there is no module {shown(value)!r}: {nearest(value, modules)}")
+            raise UnknownPathError(f"there is no module {printable(value)!r}: {closest_match_hint(value, modules)}")
         return known[text(value)]
 
     def _static_picture(self) -> str:

@@ -1,8 +1,8 @@
-"""What the page of a mask editor tells the kernel: what it has drawn, and what it asks for.
+"""Messages from the page of a mask editor: drawn drafts and requested actions.
 
 The page sets the trait `draft` once per gesture, to {"generation", "base", "by", "axes", "bits"}: all that it has drawn
-on top of revision `base`, where `by` names the page and `bits` has the bytes of `axes` one after the other; the blocks
-that can go are one more axis, behind the last, with a bit for each. The kernel
+on top of revision `base`, where `by` names the page and `as_integers` has the bytes of `axes` one after the other;
+the blocks that can go are one more axis, behind the last, with a bit for each. The kernel
 answers with its own draft in the same trait, {"revision", "by", "axes", "bits"}. It takes what was drawn on its
 revision, or on what the same page had drawn before; a page that has not seen what another has drawn gets to see it,
 puts its own on top and sends that.
@@ -15,31 +15,31 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, counted, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, pluralize, printable
 from modulekg_widgets.engine.playback.steps import error_text
-from modulekg_widgets.engine.pruning.by_hand import CUT
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.session import CUT
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.pages.answers import Answer, answers
-from modulekg_widgets.widgets.shared.base import WidgetValueError, in_main_thread, when_idle
-from modulekg_widgets.widgets.shared.slices import INTERRUPTED
+from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
+from modulekg_widgets.widgets.shared.base import WidgetValueError, is_main_thread, when_idle
+from modulekg_widgets.widgets.shared.sliced_work import INTERRUPTED
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.by_hand import HandPruning
     from modulekg_widgets.engine.pruning.plan.draft import Draft
-    from modulekg_widgets.engine.pruning.plan.plan_folder import PlanFolder
+    from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder
+    from modulekg_widgets.engine.pruning.session import PruningSession
 
-LONGEST_NAME = 64  # of a page
+MAX_NAME = 64  # of a page
 
 
 class Editor(Protocol):
-    """What is asked of the editor."""
+    """Interface of the editor that messages use."""
 
     comm: Any
     path: Any
     plan: Any
     _plans: PlanFolder
-    _pruning: HandPruning
+    _pruning: PruningSession
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None: ...
     def send_state(self, key: Any = None) -> None: ...
@@ -52,12 +52,12 @@ class Editor(Protocol):
     def _evaluated(self) -> Any: ...
     def _cancel(self) -> None: ...
     def _check(self) -> Any: ...
-    def _wanted(self) -> PruningPlan: ...
+    def _required_plan(self) -> PruningPlan: ...
     def _show_draft(self, by: str = "", revision: int = -1) -> None: ...
 
 
-class Drawing(NamedTuple):
-    """What a page has drawn."""
+class DraftMessage(NamedTuple):
+    """A draft as a page sends it."""
 
     generation: int
     base: int
@@ -66,7 +66,7 @@ class Drawing(NamedTuple):
 
 
 class MaskMessages:
-    """Answers one editor's page; an error is an answer too."""
+    """Handles the messages of an editor's pages; errors are sent back, too."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = weakref.ref(editor)
@@ -79,7 +79,7 @@ class MaskMessages:
         }  # fmt: skip
 
     def draw(self, value: Any) -> None:
-        """Take what a page has drawn, also beside a running cell."""
+        """Apply a draft from a page, also while a cell runs."""
         editor = self._editor()
         if editor is None or editor.comm is None:
             return
@@ -87,38 +87,38 @@ class MaskMessages:
             self._draw(editor, value)
         except ModuleKGError as error:
             by = value.get("by") if isinstance(value, dict) else None
-            name = by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
+            name = by if isinstance(by, str) and len(by) <= MAX_NAME else None
             editor.send({"type": "failed", "action": "draw", "by": name, "text": text(str(error))})
 
     def _draw(self, editor: Editor, value: Any) -> None:
         pruning = editor._pruning
-        draft, drawing = pruning.draft, _drawing(value, pruning.draft)
+        draft, drawing = pruning.draft, _parse_draft(value, pruning.draft)
         if drawing.generation != pruning.generation:
             raise WidgetValueError("the model has been cut or restored meanwhile: its axes are others")
         seen = draft.revision
         # what it has drawn itself a page need not have seen confirmed
         is_next = drawing.by == self._by and self._until == seen and drawing.base >= self._since
-        if (is_next or drawing.base == seen) and draft.draw(drawing.bits, seen):
+        if (is_next or drawing.base == seen) and draft.set_bits(drawing.bits, seen):
             self._since = self._since if is_next else seen
             self._by, self._until = drawing.by, seen + 1
             editor._show_draft(drawing.by, seen + 1)
         else:
             editor.send_state("draft")
 
-    def choose(self, path: Any) -> None:
-        """From now on `path` is the page's choice, also where Python saves without a name of its own."""
+    def choose_path(self, path: Any) -> None:
+        """Set the path that a page has chosen for saving."""
         editor = self._editor()
         if editor is not None and path != editor.path:
-            self.path = editor._plans.checked(path)
+            self.path = editor._plans.checked_name(path)
 
-    def heard(self, _widget: Any, content: Any, buffers: Any) -> None:
-        """Do what one message asks for; what runs or changes the model waits until no cell runs."""
+    def on_message(self, _widget: Any, content: Any, buffers: Any) -> None:
+        """Run the action of a message; actions that use the model wait until no cell runs."""
         action = content.get("type") if isinstance(content, dict) else None
         if action == "cancel":
             self._cancel()  # at once: what is cancelled may wait for a cell
         if not isinstance(action, str) or action not in self._actions:
             return
-        if in_main_thread():
+        if is_main_thread():
             self._do(action, content)
         else:
             editor = self._editor()
@@ -150,14 +150,14 @@ class MaskMessages:
 
     def _mask(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.mask()
-        return _masked(editor)
+        return _mask_summary(editor)
 
     def _cut(self, editor: Editor, content: dict[str, Any]) -> str:
         editor.cut()
         return f"Cut: {_summary(editor)}"
 
     def _undo(self, editor: Editor, content: dict[str, Any]) -> str:
-        last = editor._pruning.last
+        last = editor._pruning.last_operation
         editor.undo()
         sizes = f": parameters {last.plan.params[1]:,} → {last.plan.params[0]:,}" if last and last.stage == CUT else ""
         return f"Undone: the model is as it was before it was {last.stage if last else ''}{sizes}"
@@ -182,61 +182,61 @@ class MaskMessages:
             editor._cancel()
 
     def _save(self, editor: Editor, content: dict[str, Any]) -> str:
-        path = editor._plans.checked(content.get("path"))
-        editor._plans.save(editor._wanted(), path)
+        path = editor._plans.checked_name(content.get("path"))
+        editor._plans.save(editor._required_plan(), path)
         self._name(editor, path)
         return f"Saved as {editor.path}"
 
     def _load(self, editor: Editor, content: dict[str, Any]) -> str:
-        path = editor._plans.checked(content.get("path"))
+        path = editor._plans.checked_name(content.get("path"))
         editor.plan = editor._plans.load(path)
         self._name(editor, path)
         return f"Loaded {editor.path}"
 
     def _name(self, editor: Editor, path: str) -> None:
-        self.choose(path)
+        self.choose_path(path)
         editor.path = path
 
 
-@answers.register("MaskEditor")
-def _answers(editor: Editor) -> Iterator[Answer]:
-    """A saved page draws on its own, and has no dry run, as that needs the model: the report stays as it was."""
-    yield Answer({"type": "check"}, {"type": "done", "action": "check", "text": ""})
+@saved_answers.register("MaskEditor")
+def _saved_answers(editor: Editor) -> Iterator[SavedAnswer]:
+    """Saved answers: a saved page has no dry run and keeps its report."""
+    yield SavedAnswer({"type": "check"}, {"type": "done", "action": "check", "text": ""})
 
 
 def _summary(editor: Editor) -> str:
-    last = editor._pruning.last
+    last = editor._pruning.last_operation
     return last.plan.summary if last else ""
 
 
-def _masked(editor: Editor) -> str:
-    """The channels that are zero now, and that no size has changed."""
-    last = editor._pruning.last
+def _mask_summary(editor: Editor) -> str:
+    """Text on the count of zeroed channels."""
+    last = editor._pruning.last_operation
     if last is None:
         return ""
-    channels = counted(sum(len(axis.dropped) for axis in last.plan.axes), "channel", "channels")
+    channels = pluralize(sum(len(axis.dropped) for axis in last.plan.axes), "channel", "channels")
     return f"Masked: {channels} set to zero; sizes unchanged (a cut would leave {last.plan.params[1]:,} parameters)"
 
 
-def _drawing(value: Any, draft: Draft) -> Drawing:
-    """What a page has set, checked in form; raises `WidgetValueError`."""
+def _parse_draft(value: Any, draft: Draft) -> DraftMessage:
+    """Parses a draft from a page; raises `WidgetValueError` for an invalid one."""
     fields = value if isinstance(value, dict) else {}
     by, axes, bits = fields.get("by"), fields.get("axes"), fields.get("bits")
-    if not (isinstance(by, str) and 0 < len(by) <= LONGEST_NAME):
+    if not (isinstance(by, str) and 0 < len(by) <= MAX_NAME):
         raise WidgetValueError("a drawing has the name of its page")
     if not (isinstance(axes, list) and isinstance(bits, bytes | bytearray | memoryview)):
         raise WidgetValueError("a drawing has a list of axes, and their bits")
     numbers = [_number(axis) for axis in axes]
-    if any(number >= draft.entries for number in numbers) or len(set(numbers)) != len(numbers):
+    if any(number >= draft.entry_count for number in numbers) or len(set(numbers)) != len(numbers):
         raise WidgetValueError(f"a drawing names each axis once: there are {len(draft.axes)}")
     content, found, start = bytes(bits), {}, 0
     for number in numbers:
-        stop = start + draft.width(number)
+        stop = start + draft.byte_width(number)
         found[number] = content[start:stop]
         start = stop
     if start != len(content):
         raise WidgetValueError(f"the axes of a drawing have {start} bytes of bits: {len(content)} came")
-    return Drawing(_number(fields.get("generation")), _number(fields.get("base")), by, found)
+    return DraftMessage(_number(fields.get("generation")), _number(fields.get("base")), by, found)
 
 
 def _number(value: Any) -> int:
@@ -246,7 +246,7 @@ def _number(value: Any) -> int:
 
 
 def checked_plan(plan: Any) -> PruningPlan:
-    """What Python has set as the plan; raises `WidgetValueError` for anything else than one."""
+    """Returns `plan` if it is a PruningPlan; raises `WidgetValueError` otherwise."""
     if not isinstance(plan, PruningPlan):
-        raise WidgetValueError(f"the plan is a PruningPlan or None: a {shown(type(plan).__name__)} was passed")
+        raise WidgetValueError(f"the plan is a PruningPlan or None: a {printable(type(plan).__name__)} was passed")
     return plan

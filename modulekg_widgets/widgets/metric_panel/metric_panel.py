@@ -1,7 +1,8 @@
-"""MetricPanel: the values of one or several trainings to look at while they run."""
+"""MetricPanel: values of one or several training runs as lines, heat map or histograms, live."""
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,21 +12,71 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from traitlets import Bool, Dict, Int, List, Unicode, observe, validate
 
 from modulekg_widgets.engine.deprecation import deprecated
-from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.monitoring.readings import EVAL, PHASES, TRAIN, Slot
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import HISTOGRAM, MOST_POINTS, parts
+from modulekg_widgets.engine.views.metric_payload import HISTOGRAM, MAX_POINTS, UpdateReader, series_parts
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.metrics import Shown, svg
+from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, svg
 from modulekg_widgets.engine.views.schema import METRICS
-from modulekg_widgets.widgets.metric_panel.links import Coloring
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import link_pair
 
 if TYPE_CHECKING:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
+
+
+# -------------------- Coloring of a ModelGraph by the latest values of a metric
+
+
+PERIOD_SECONDS = 0.5  # seconds between two changes of the colors
+
+
+class GraphColoring:
+    """A graph that is colored by a metric."""
+
+    def __init__(self, graph: ModelGraph, metric: str | None, phase: str) -> None:
+        self._graph = weakref.ref(graph)
+        self.metric, self.phase = metric, phase
+        self._known: dict[str, bool] = {}
+        self._set_at = 0.0
+
+    @property
+    def graph(self) -> ModelGraph | None:
+        """Returns the graph; None once it is closed."""
+        graph = self._graph()
+        return None if graph is None or graph.comm is None else graph
+
+    def update(self, latest: Callable[[GraphColoring], dict[str, float]]) -> None:
+        """Color the graph by the latest values, at most twice a second."""
+        graph, now = self.graph, time.monotonic()
+        if graph is None or now - self._set_at < PERIOD_SECONDS:
+            return
+        self._set_at = now
+        values = {path: value for path, value in latest(self).items() if self._is_known(graph, path)}
+        if not _are_equal(values, graph.overlay):
+            graph.overlay = values
+
+    def _is_known(self, graph: ModelGraph, path: str) -> bool:
+        if path not in self._known:
+            try:
+                graph._known_path(path)
+                self._known[path] = True
+            except UnknownPathError:
+                self._known[path] = False
+        return self._known[path]
+
+
+def _are_equal(one: dict[str, float], other: dict[str, Any]) -> bool:
+    """True if two overlays are equal, with NaN equal to NaN."""
+    return one.keys() == other.keys() and all(
+        a == other[k] or (a != a and other[k] != other[k]) for k, a in one.items()
+    )
+
+
+# ----------------------------------------
+
 
 VIEWS = ("lines", "heatmap", "histogram")
 SHOWN_PHASES = (*PHASES, "both")
@@ -125,21 +176,21 @@ class MetricPanel(ModuleKGWidget):
     ) -> None:
         check_keywords("MetricPanel", unknown, KEYWORDS)
         self._runs = _opened(runs)
-        self._colorings: list[Coloring] = []
+        self._colorings: list[GraphColoring] = []
         own = {name for name, asked in (("view", view), ("phase", phase)) if asked is None}
         self._own: set[str] = set()  # what goes by the values that there are, until somebody sets it
-        self._stream = MetricStream(self._runs, self._send_update, self._looked)
+        self._stream = MetricStream(self._runs, self._send_update, self._after_read)
         weakref.finalize(self, self._stream.stop)
         super().__init__(
-            payload=METRICS.payload({"runs": _distinct([text(run.name) for run in self._runs]), "limit": MOST_POINTS}),
+            payload=METRICS.payload({"runs": _distinct([text(run.name) for run in self._runs]), "limit": MAX_POINTS}),
             metric=metric or "",
             modules=[modules] if isinstance(modules, str) else list(modules or ()),
             selected=selected,
-            view=self._own_view(metric or "") if view is None else view,
+            view=self._default_view(metric or "") if view is None else view,
             window=window,
             log_scale=log_scale,
             paused=paused,
-            phase=self._own_phase() if phase is None else phase,
+            phase=self._default_phase() if phase is None else phase,
             **({} if layout is None else {"layout": layout}),
         )
         self._own = own
@@ -147,13 +198,13 @@ class MetricPanel(ModuleKGWidget):
             self._stream.start()
 
     def __repr__(self) -> str:
-        names = ", ".join(shown(run.name, 30) for run in self._runs[:3]) + (", …" if len(self._runs) > 3 else "")
+        names = ", ".join(printable(run.name, 30) for run in self._runs[:3]) + (", …" if len(self._runs) > 3 else "")
         series = sum(len(run.history.slots) for run in self._runs)
         return f"<MetricPanel of {names}: {series} series, metric={self.metric!r}, selected={self.selected!r}>"
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs that the panel shows."""
+        """The runs that are shown."""
         return tuple(self._runs)
 
     # -------------------------------------------------------------- checks
@@ -172,7 +223,9 @@ class MetricPanel(ModuleKGWidget):
         known, paths = self._known_modules(), list[str](proposal["value"])
         for path in paths:
             if known and text(path) not in known:
-                raise UnknownPathError(f"no run has values of module {shown(path)!r} so far: {nearest(path, known)}")
+                raise UnknownPathError(
+                    f"no run has values of module {printable(path)!r} so far: {closest_match_hint(path, known)}"
+                )
         return [known.get(text(path), path) for path in paths]
 
     @validate("view", "phase")
@@ -180,7 +233,7 @@ class MetricPanel(ModuleKGWidget):
         name, value = proposal["trait"].name, proposal["value"]
         options = VIEWS if name == "view" else SHOWN_PHASES
         if value not in options:
-            raise UnknownNameError(f"there is no {name} {shown(value)!r}: {nearest(value, options)}")
+            raise UnknownNameError(f"there is no {name} {printable(value)!r}: {closest_match_hint(value, options)}")
         return value
 
     @validate("window")
@@ -191,13 +244,17 @@ class MetricPanel(ModuleKGWidget):
         return value
 
     def _known_metric(self, name: str) -> str:
-        known = {text(part.metric): part.metric for slot in self._slots() for part in parts(slot.metric, slot.form)}
+        known = {
+            text(part.metric): part.metric for slot in self._slots() for part in series_parts(slot.metric, slot.form)
+        }
         if name and known and text(name) not in known:
-            raise UnknownNameError(f"no run has values of {shown(name)!r} so far: {nearest(name, known)}")
+            raise UnknownNameError(
+                f"no run has values of {printable(name)!r} so far: {closest_match_hint(name, known)}"
+            )
         return known.get(text(name), name)
 
     def _known_modules(self) -> dict[str, str]:
-        """The modules that have values, by their names as the browser has them."""
+        """Returns the modules with values, by their names on the page."""
         return {text(slot.module): slot.module for slot in self._slots()}
 
     def _slots(self) -> list[Slot]:
@@ -205,38 +262,38 @@ class MetricPanel(ModuleKGWidget):
 
     # -------------------------------------------------------------- what the panel chooses
 
-    def _own_view(self, metric: str) -> str:
-        """Lines, or histograms where `metric`, or without one all of them, has nothing else; but for NaN in between."""
+    def _default_view(self, metric: str) -> str:
+        """Returns the default view: histograms if `metric`, or all metrics, have only those, else lines."""
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
         for slot in self._slots():
-            for part in parts(slot.metric, slot.form):
+            for part in series_parts(slot.metric, slot.form):
                 kinds[part.form == HISTOGRAM].add(part.metric)
         if metric:
             return "histogram" if metric in kinds[True] else "lines"
         return "histogram" if kinds[True] and kinds[False] <= kinds[True] else "lines"
 
-    def _own_phase(self) -> str:
-        """Train, or eval where no call of a module was in train mode: what is measured without a call is in train."""
+    def _default_phase(self) -> str:
+        """Returns the default phase: train, or eval if modules were called in eval mode alone."""
         metrics = {phase: {slot.metric for slot in self._slots() if slot.phase == phase} for phase in PHASES}
         return EVAL if metrics[EVAL] and not metrics[EVAL] & metrics[TRAIN] else TRAIN
 
     def _choose(self) -> None:
-        """Go by the values that have come."""
+        """Update view and phase by default rules, unless the user has set them."""
         for name in list(self._own):
-            value = self._own_view(self.metric) if name == "view" else self._own_phase()
+            value = self._default_view(self.metric) if name == "view" else self._default_phase()
             if value != getattr(self, name):
                 setattr(self, name, value)
                 self._own.add(name)
 
     @observe("view", "phase")
-    def _take_over(self, change: Any) -> None:
-        """Whoever sets the view or the phase has chosen it."""
+    def _mark_chosen(self, change: Any) -> None:
+        """Mark view or phase as set by the user."""
         self._own.discard(change["name"])
 
     # -------------------------------------------------------------- what goes on
 
     def replay(self, speed: float | None = 20.0) -> None:
-        """Show the runs once more from their beginning.
+        """Replay the runs from the beginning.
 
         Parameters
         ----------
@@ -253,7 +310,7 @@ class MetricPanel(ModuleKGWidget):
         self._stream.replay(speed)
 
     def link(self, graph: ModelGraph) -> None:
-        """Join `selected` of the panel and of a `ModelGraph`, both ways; in the page also while the kernel is busy.
+        """Link `selected` of the panel and of a `ModelGraph`, also on the page while the kernel is busy.
 
         Parameters
         ----------
@@ -294,10 +351,10 @@ class MetricPanel(ModuleKGWidget):
         if metric is not None:
             metric = self._known_metric(metric)
         if phase not in PHASES:
-            raise UnknownNameError(f"there is no phase {shown(phase)!r}: {nearest(phase, PHASES)}")
+            raise UnknownNameError(f"there is no phase {printable(phase)!r}: {closest_match_hint(phase, PHASES)}")
         kept = [one for one in self._colorings if one.graph is not None and one.graph is not graph]
-        coloring = Coloring(graph, metric, phase)
-        known = Updates(self._runs)
+        coloring = GraphColoring(graph, metric, phase)
+        known = UpdateReader(self._runs)
         known.next()
         self._color(coloring, known)  # what is there already needs no page that looks
         self._colorings = [*kept, coloring]
@@ -315,7 +372,7 @@ class MetricPanel(ModuleKGWidget):
         self.color(graph, metric, phase)
 
     def close(self) -> None:
-        """Stop the thread and remove the widget and its links; the runs and the graphs stay."""
+        """Stop the thread and close the widget with its links; runs and graphs stay."""
         stream = vars(self).get("_stream")  # a constructor that raised has none
         if stream is not None:
             stream.stop()
@@ -326,28 +383,28 @@ class MetricPanel(ModuleKGWidget):
     def _send_update(self, content: Mapping[str, Any], buffers: list[bytes]) -> None:
         self.send(content, buffers)
 
-    def _looked(self, updates: Updates) -> None:
-        """Bring the choice and the colors up to date; this runs in the stream's thread."""
+    def _after_read(self, updates: UpdateReader) -> None:
+        """Update defaults and colors; runs in the stream's thread."""
         self._choose()
         for coloring in self._colorings:
             self._color(coloring, updates)
 
-    def _color(self, coloring: Coloring, updates: Updates) -> None:
+    def _color(self, coloring: GraphColoring, updates: UpdateReader) -> None:
         coloring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
 
     @observe("comm")
-    def _hear(self, change: Any) -> None:
+    def _register_handler(self, change: Any) -> None:
         comm = change["new"]
         if comm is None:
             return
-        self.on_msg(self._heard, remove=True)
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message, remove=True)
+        self.on_msg(self._on_message)
         if hasattr(comm, "handle_msg"):
             comm.handle_msg = partial(_handle, weakref.ref(self), comm.handle_msg)
 
-    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
         self._stream.start()  # a page has it, whatever it was displayed in
-        self._stream.heard(content)
+        self._stream.acknowledge(content)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         self._stream.start()
@@ -360,12 +417,12 @@ class MetricPanel(ModuleKGWidget):
         self._choose()
         return svg(
             self._runs,
-            Shown(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
+            ChartOptions(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
         )
 
 
 def _handle(panel: weakref.ref[MetricPanel], handle: Callable[[Any], None], message: Any) -> None:
-    """Take the page's answers without what IPython does around a cell.
+    """Handle messages of the page without the output capture of IPython around them.
 
     Where they are heard beside a running cell, in a subshell, its half-drawn figures would be shown and lost.
     """
@@ -390,14 +447,14 @@ def _run(source: Any) -> Run:
         from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
 
         return load_recording(source)
-    kind = shown(type(source).__name__)
+    kind = printable(type(source).__name__)
     raise WidgetValueError(
         f"MetricPanel shows monitors, recorded runs and the paths of recorded files: {kind} was passed"
     )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, a later one of two that are equal with its number."""
+    """Returns the names, with a number for repeated ones."""
     found: list[str] = []
     for name in names:
         unique, count = name, 1
@@ -412,4 +469,4 @@ def _check_graph(graph: Any) -> None:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
     if not isinstance(graph, ModelGraph):
-        raise WidgetValueError(f"a ModelGraph is wanted: a {shown(type(graph).__name__)} was passed")
+        raise WidgetValueError(f"a ModelGraph is wanted: a {printable(type(graph).__name__)} was passed")

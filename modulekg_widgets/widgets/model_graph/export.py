@@ -1,4 +1,4 @@
-"""ModelGraph as a file, written by Python: what `graph.export` gives without a browser.
+"""Export of a ModelGraph by Python: JSON, SVG, PNG, DOT and HTML without a browser.
 
 The page's export menu (js/src/core/export/menu.ts) works without a kernel, as saved pages have none. What both offer
 under one name has one writer where it is the same thing, and is another thing where it has two:
@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted_label
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.opening import data_edges, rows_of
+from modulekg_widgets.engine.safe_files import write_atomic
+from modulekg_widgets.engine.views.initial_expansion import data_edges, visible_children
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.engine.views.pictures.raster import file_png
@@ -36,8 +36,8 @@ formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
 
 
 def export_model_graph(graph: ModelGraph, path: Path) -> Path:
-    """Write `graph` in the format of the extension; the file appears whole or not at all."""
-    write_whole(path, formats[path.suffix.removeprefix(".").lower()](graph))
+    """Write `graph` in the format of the extension, atomically."""
+    write_atomic(path, formats[path.suffix.removeprefix(".").lower()](graph))
     return path
 
 
@@ -58,9 +58,9 @@ def _png(graph: ModelGraph) -> bytes:
 
 @formats.register("dot")
 def _dot(graph: ModelGraph) -> bytes:
-    """The folded hierarchy: containers as clusters, with data edges, or an edge from each sibling to the next."""
+    """The folded hierarchy in DOT: containers as clusters, with data edges, or edges between siblings."""
     payload = graph.payload
-    rows, folds = rows_of(payload), {fold[0]: fold[1] for fold in payload["folds"]}
+    rows, folds = visible_children(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     drawn: set[int] = set()
 
     def parts(inside: int) -> Iterator[Node | Cluster]:
@@ -87,7 +87,7 @@ def _dot(graph: ModelGraph) -> bytes:
 def _data_edges(
     edges: Iterable[tuple[int, int, str]], anchors: dict[int, int], rows: dict[int, list[int]]
 ) -> Iterator[Edge]:
-    """An edge of a cluster is drawn between nodes, and cut off at its border."""
+    """Yields data edges between nodes, clipped at the borders of clusters."""
     for source, target, shape in edges:
         ends = "input" if source < 0 else f"n{anchors[source]}", "output" if target < 0 else f"n{anchors[target]}"
         cuts = {key: f"cluster_{node}" for key, node in (("ltail", source), ("lhead", target)) if node in rows}

@@ -1,4 +1,16 @@
-"""ModelGraph: the hierarchy of a model to look at, click through, search and color."""
+"""ModelGraph: the hierarchy of a model as an interactive graph to explore, search and color.
+
+For models and model files. Without inputs no code of the model runs and the graph has modules and parameters; with
+`args` one forward is traced, which adds data edges, FLOPs, axes and the views "dataflow" and "operators". All data are
+sent once as a payload, so that the page works while the kernel trains. Traits such as `selected`, `expanded` and
+`color_by` are set from both sides and validated here. The model is held weakly; once it is cut, masked or trained, the
+graph offers to refresh.
+
+Limits: a static picture stands for the graph in notebooks without a kernel; `export` to SVG and PNG has no coloring.
+
+    graph = mk.ModelGraph(model, x)
+    graph.selected = "layer1.0"
+"""
 
 from __future__ import annotations
 
@@ -9,11 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import Bool, Dict, List, Unicode, validate
 
-from modulekg_widgets.engine.errors import UnknownAxisError, UnknownNameError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.files.comparison import FileDiff, diff
+from modulekg_widgets.engine.errors import (
+    UnknownAxisError,
+    UnknownNameError,
+    UnknownPathError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.files.compare.comparison import FileDiff, diff
 from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.views.opening import first_opening
+from modulekg_widgets.engine.views.initial_expansion import initial_expansion
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import svg
 from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
@@ -24,7 +42,7 @@ if TYPE_CHECKING:
 
 VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
 TRACED_VIEWS = ("dataflow", "operators")
-LARGEST_PICTURE = 90_000  # characters of the picture that goes into every saved notebook
+MAX_PICTURE_CHARACTERS = 90_000  # characters of the picture that goes into every saved notebook
 KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_by", "query", "view", "overlay")
 
 
@@ -119,7 +137,7 @@ class ModelGraph(ModelWidget):
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
         payload = self._read(model, args, kwargs, compare)
-        opened = [self._paths.path(node) for node in first_opening(payload)] if expanded is None else list(expanded)
+        opened = [self._paths.path(node) for node in initial_expansion(payload)] if expanded is None else list(expanded)
         super().__init__(
             payload=payload,
             selected=selected,
@@ -133,11 +151,11 @@ class ModelGraph(ModelWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._is_chosen = True
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message)
         self._show(model, args, kwargs, compare)
 
     def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
-        """The payload of a model, whose paths are from now on those that exist."""
+        """Returns the payload of a model, and sets the paths that exist from now on."""
         found = None if compare is None else diff(model, compare)
         difference = None if found is None else found.structure
         modules = hierarchy(model) if difference is None else difference.left
@@ -150,18 +168,18 @@ class ModelGraph(ModelWidget):
             from modulekg_widgets.engine.views.dataflow_payload import add_trace
 
             add_trace(payload, modules, model, () if args is None else args, kwargs)
-        self._paths = modules.walk.paths_alone()
+        self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
         return payload
 
     def _show(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
-        """Remember what is shown, to notice when it changes; inputs for the next look at it."""
+        """Remember the model and its inputs, for refreshes and the outdated notice."""
         self._inputs = args, kwargs
         self._compared = None if compare is None else weakref.ref(compare)
         self._watch(model)
 
-    def _show_anew(self, model: Any) -> None:
+    def _redraw(self, model: Any) -> None:
         compare = None if self._compared is None else self._compared()
         self._refresh(model, *self._inputs, compare)
 
@@ -187,7 +205,7 @@ class ModelGraph(ModelWidget):
         self._show(model, args, kwargs, compare)
         with self.hold_sync():
             self.payload = payload
-            self._show_opened(self.expanded)
+            self._take_expanded(self.expanded)
             self.overlay = {path: value for path, value in self.overlay.items() if self._paths.find(path) is not None}
             if self.selected is not None and self._paths.find(self.selected) is None:
                 self.selected = None
@@ -222,30 +240,30 @@ class ModelGraph(ModelWidget):
         >>> shown.show_profile(mk.trace(model, x).profile())
         >>> shown.color_by = "time"
         """
-        from modulekg_widgets.engine.views.dataflow_payload import with_times
+        from modulekg_widgets.engine.views.dataflow_payload import add_time_columns
 
         paths = profile["module"] if "module" in getattr(profile, "columns", ()) else ()
         rows = [self._paths.find(self._known_path(path)) or 0 for path in paths]
-        self.payload = with_times(self.payload, rows, profile)
+        self.payload = add_time_columns(self.payload, rows, profile)
 
     def __repr__(self) -> str:
-        title, count = shown(self.payload.get("title", "")), len(self._paths)
+        title, count = printable(self.payload.get("title", "")), len(self._paths)
         self._check_outdated()
         outdated = ", outdated" if self.outdated else ""
         return f"<ModelGraph of {title}: {count} modules, selected={self.selected!r}{outdated}>"
 
     @property
     def error(self) -> str | None:
-        """Why the forward pass could not be traced to its end; None when it was, or when there were no inputs."""
+        """The reason why the trace of the forward is incomplete; None if it is complete or there were no inputs."""
         return self.payload.get("error")
 
     def _fingerprint_of(self, path: str | None) -> str | None:
-        """The fingerprint of the module at `path`; None where there is no such module."""
+        """Returns the fingerprint of the module at `path`; None if there is none."""
         index = None if path is None else self._paths.find(path)
         return None if index is None else self._digests[self.payload["nodes"]["entity"][index]]
 
     def _path_of(self, fingerprint: str) -> str | None:
-        """The first path with this fingerprint; None where no module has it."""
+        """Returns the first path with this fingerprint; None if there is none."""
         if fingerprint not in self._digests:
             return None
         entity = self._digests.index(fingerprint)
@@ -276,9 +294,9 @@ class ModelGraph(ModelWidget):
         if value is None:
             return None
         if not known:
-            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {self._why_untraced()}")
+            raise UnknownAxisError(f"there is no axis {printable(value)!r}: {self._why_untraced()}")
         if text(value) not in known["name"]:
-            raise UnknownAxisError(f"there is no axis {shown(value)!r}: {nearest(value, known['name'])}")
+            raise UnknownAxisError(f"there is no axis {printable(value)!r}: {closest_match_hint(value, known['name'])}")
         return text(value)
 
     def _why_untraced(self) -> str:
@@ -291,10 +309,10 @@ class ModelGraph(ModelWidget):
         paths = [self._known_path(path) for path in proposal["value"]]
         if self._is_chosen:  # also where Python had the same before: the page may have opened others
             self.open_to_fit = False
-        return self._seen(paths)
+        return self._visible_containers(paths)
 
-    def _seen(self, paths: Iterable[str]) -> list[str]:
-        """Those of containers, each with what it stands in: what is open within something closed is not seen."""
+    def _visible_containers(self, paths: Iterable[str]) -> list[str]:
+        """Returns the containers among `paths`, each after its ancestors."""
         above = self._paths.parents
         found: dict[str, None] = {}
         for path in paths:
@@ -308,22 +326,22 @@ class ModelGraph(ModelWidget):
             found.update(dict.fromkeys(reversed(inner_first)))
         return list(found)
 
-    def _show_opened(self, paths: Iterable[str]) -> None:
-        """Take what is open without anyone having chosen it: what a page has opened, or what there still is."""
+    def _take_expanded(self, paths: Iterable[str]) -> None:
+        """Set `expanded` without marking it as chosen by the user."""
         was_chosen, self._is_chosen = self._is_chosen, False
         try:
             self.expanded = [path for path in paths if self._paths.find(self._escaped.get(path, path)) is not None]
         finally:
             self._is_chosen = was_chosen
 
-    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
-        """A page says what is open on it, where that is not what it was told: `known`, or what it has opened to fit."""
+    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
+        """Handle a message of a page on the containers that it has expanded."""
         if not isinstance(content, Mapping) or content.get("kind") != "opened":
             return
         paths, known = content.get("paths"), [text(path) for path in self.expanded]
         is_current = self.open_to_fit if content.get("fit") is True else content.get("known") == known
         if isinstance(paths, list) and all(isinstance(path, str) for path in paths) and is_current:
-            self._show_opened(paths)
+            self._take_expanded(paths)
 
     @validate("overlay")
     def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
@@ -336,8 +354,8 @@ class ModelGraph(ModelWidget):
         if not self.payload.get("flow"):
             lacking.update(dict.fromkeys(TRACED_VIEWS, self._why_untraced()))
         if value not in VIEWS or value in lacking:
-            hint = lacking.get(value) or nearest(value, [view for view in VIEWS if view not in lacking])
-            raise UnknownNameError(f"there is no view {shown(value)!r}: {hint}")
+            hint = lacking.get(value) or closest_match_hint(value, [view for view in VIEWS if view not in lacking])
+            raise UnknownNameError(f"there is no view {printable(value)!r}: {hint}")
         return value
 
     @validate("color_by")
@@ -345,20 +363,24 @@ class ModelGraph(ModelWidget):
         value = proposal["value"]
         offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
         if value not in offered:
-            raise UnknownNameError(f"there is no column {shown(value)!r} to color by: {nearest(value, offered)}")
+            raise UnknownNameError(
+                f"there is no column {printable(value)!r} to color by: {closest_match_hint(value, offered)}"
+            )
         return value
 
     def _known_path(self, path: str) -> str:
         real = self._escaped.get(path, path)
         index = self._paths.find(real)
         if index is None:
-            raise UnknownPathError(f"there is no module {shown(real)!r}: {nearest(real, self._paths.near(real))}")
+            raise UnknownPathError(
+                f"there is no module {printable(real)!r}: {closest_match_hint(real, self._paths.similar_paths(real))}"
+            )
         return self._paths.path(index)  # a shared module is drawn at the first of its paths
 
     # -------------------------------------------------------------- opening and closing
 
     def expand(self, *paths: str) -> None:
-        """Open the containers at `paths` and all that they stand in.
+        """Expand the containers at `paths` and their ancestors.
 
         Parameters
         ----------
@@ -373,7 +395,7 @@ class ModelGraph(ModelWidget):
         self.expanded = [*self.expanded, *paths]
 
     def collapse(self, *paths: str) -> None:
-        """Close the containers at `paths`; without any, all of them.
+        """Collapse the containers at `paths`; without any, all of them.
 
         Parameters
         ----------
@@ -392,14 +414,14 @@ class ModelGraph(ModelWidget):
     # -------------------------------------------------------------- other forms
 
     def _static_picture(self) -> str:
-        picture = svg(self.payload, self._opened())
-        return picture if len(picture) <= LARGEST_PICTURE else svg(self.payload, first_opening(self.payload))
+        picture = svg(self.payload, self._expanded_nodes())
+        return picture if len(picture) <= MAX_PICTURE_CHARACTERS else svg(self.payload, initial_expansion(self.payload))
 
-    def _opened(self) -> list[int]:
+    def _expanded_nodes(self) -> list[int]:
         return [self._paths.find(path) or 0 for path in self.expanded]
 
     def export(self, path: str | Path) -> Path:
-        """Write the graph in the format of the extension; the file appears whole or not at all.
+        """Write the graph in the format of the extension, atomically.
 
         Parameters
         ----------
@@ -425,10 +447,10 @@ class ModelGraph(ModelWidget):
         return export_model_graph(self, Path(path))
 
     def to_ipycytoscape(self) -> CytoscapeWidget:
-        """The open part of the graph, at most 200 nodes, as a styled `ipycytoscape.CytoscapeWidget`."""
-        from modulekg_widgets.widgets.model_graph.ipycytoscape import cytoscape_widget
+        """Returns the visible part of the graph, at most 200 nodes, as a styled `CytoscapeWidget`."""
+        from modulekg_widgets.widgets.model_graph.cytoscape import cytoscape_widget
 
-        return cytoscape_widget(self.payload, self._opened())
+        return cytoscape_widget(self.payload, self._expanded_nodes())
 
 
 def _plain_number(path: str, value: Any) -> float | int | None:
@@ -437,5 +459,5 @@ def _plain_number(path: str, value: Any) -> float | int | None:
     try:
         return float(value)  # numpy scalars and tensors of one element
     except (TypeError, ValueError):
-        kind = shown(type(value).__name__)
-        raise WidgetValueError(f"the overlay of {shown(path)!r} must be a number: a {kind} was passed") from None
+        kind = printable(type(value).__name__)
+        raise WidgetValueError(f"the overlay of {printable(path)!r} must be a number: a {kind} was passed") from None

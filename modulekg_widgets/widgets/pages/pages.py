@@ -1,4 +1,4 @@
-"""Widgets as one HTML file that opens offline: their state, and the script that shows it (js/src/standalone.ts)."""
+"""HTML page of widgets that opens offline: their state, and the script that shows it (js/src/standalone.ts)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,55 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
 from ipywidgets.embed import dependency_state
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, shown
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, printable
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.engine.safe_files import write_whole
-from modulekg_widgets.engine.views.pictures.boxes import clean
-from modulekg_widgets.widgets.pages.answers import answers, updates
+from modulekg_widgets.engine.safe_files import write_atomic
+from modulekg_widgets.engine.views.pictures.boxes import xml_text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+
+# --------------------
+# Saved messages and answers: what a page without a kernel uses in its place, registered by widget.
+
+
+class SavedMessage(NamedTuple):
+    """A kernel message: JSON content and binary buffers."""
+
+    content: dict[str, Any]
+    buffers: Iterable[bytes]
+
+
+class SavedAnswer(NamedTuple):
+    """The saved answer to messages that match `question`: the message updated with `content`.
+
+    Without buffers of its own those of the message come back.
+    """
+
+    question: dict[str, Any]
+    content: dict[str, Any]
+    buffers: Iterable[bytes] | None = None
+
+
+# each widget's own module registers, by the name of the class; of the answers the first that fits counts
+saved_updates: Registry[Callable[[Any], Iterable[SavedMessage]]] = Registry("widget")
+saved_answers: Registry[Callable[[Any], Iterable[SavedAnswer]]] = Registry("widget")
+
+
+# ----------------------------------------
+
 
 SCHEMA_VERSION = 1  # of the page's data
 # of ipywidgets itself: containers, and what joins widgets (js/src/standalone/controls.ts)
 CONTAINERS = (Box, GridBox, HBox, VBox, Tab)
-HELPERS = (Layout, Link, DirectionalLink)
+HELPER_WIDGETS = (Layout, Link, DirectionalLink)
 
 
 def save_html(widget: DOMWidget, path: str | Path) -> Path:
@@ -68,19 +97,19 @@ def save_html(widget: DOMWidget, path: str | Path) -> Path:
     """
     target = Path(path)
     if target.suffix.lower() != ".html":
-        raise UnknownNameError(f"save_html writes a page: name the file .html, {shown(target.name)!r} was passed")
-    write_whole(target, page_of(widget))
+        raise UnknownNameError(f"save_html writes a page: name the file .html, {printable(target.name)!r} was passed")
+    write_atomic(target, page_of(widget))
     return target
 
 
 def page_of(widget: DOMWidget) -> bytes:
-    """The page of `widget`: the views' own code and the data, with no access to any network."""
+    """Returns the page of `widget`: script and data, without network access."""
     data = page_data(widget)
     code = _script()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     parts = {
         "source": f"sha256-{digest}",  # admits the script and nothing else that a name could bring in
-        "title": clean(_title(data)),
+        "title": xml_text(_title(data)),
         "id": "mkg-page",
         "data": _embedded(data),
         "attributes": "",
@@ -93,7 +122,7 @@ def page_of(widget: DOMWidget) -> bytes:
 
 
 def page_data(widget: DOMWidget) -> dict[str, Any]:
-    """What the page's script reads: the widgets by kind, id, state, binary buffers and messages."""
+    """Returns the data for the page's script: widgets with kind, id, state, buffers and messages."""
     _check(widget, "")
     saved = dependency_state(widget, drop_defaults=False)
     every = _open_widgets()
@@ -117,17 +146,20 @@ def _entry(widget: Widget, saved: dict[str, Any], names: dict[str, str]) -> dict
         "id": names[str(widget.model_id)],
         "state": state | ({"playing": False} if "playing" in state else {}),  # a page does nothing on its own
         "buffers": [{"path": one["path"], "data": one["data"]} for one in saved.get("buffers", ())],
-        "messages": [_packed({"content": content}, buffers) for content, buffers in _made(updates, kind, widget)],
+        "messages": [
+            _with_buffers({"content": content}, buffers)
+            for content, buffers in _saved_messages(saved_updates, kind, widget)
+        ],
         "answers": [
-            _packed({"question": question, "content": content}, buffers)
-            for question, content, buffers in _made(answers, kind, widget)
+            _with_buffers({"question": question, "content": content}, buffers)
+            for question, content, buffers in _saved_messages(saved_answers, kind, widget)
         ],
     }
 
 
 def _check(widget: Any, where: str) -> None:
-    kind = shown(type(widget).__name__)
-    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPERS if where else ())):
+    kind = printable(type(widget).__name__)
+    if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
         raise WidgetValueError(
             f"save_html writes widgets of this package, and {known} of them: {kind} was passed{where}"
@@ -143,25 +175,25 @@ def _open_widgets() -> dict[str, Widget]:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """`value` with the ids of widgets as the page has them."""
+    """Returns `value` with the ids of widgets replaced by those of the page."""
     if isinstance(value, str) and value.startswith("IPY_MODEL_"):
         id = value.removeprefix("IPY_MODEL_")
         return f"IPY_MODEL_{names[id]}" if id in names else value
     return [_renamed(item, names) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _made(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
+def _saved_messages(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
     return registry[kind](widget) if kind in registry else ()
 
 
-def _packed(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
-    """`entry` with its buffers; without any where they are None."""
+def _with_buffers(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
+    """Returns `entry` with its buffers in base64; unchanged for None."""
     packed = None if buffers is None else [base64.b64encode(part).decode("ascii") for part in buffers]
     return entry if packed is None else {**entry, "buffers": packed}
 
 
 def _title(data: dict[str, Any]) -> str:
-    """What the first widget that has a name shows."""
+    """The title of the first widget that has one."""
     payloads = [entry["state"].get("payload", {}) for entry in data["widgets"]]
     titles = [payload.get("title") or ", ".join(payload.get("runs", ())) for payload in payloads]
     return next(filter(None, titles), "modulekg-widgets")

@@ -1,5 +1,5 @@
-"""What all widgets have in common.
+"""The parts that all widgets share.
 
-Reading order: base.py (the base class, the kernel's main thread, cells that run again), slices.py (long work between
-cells), pair_links.py (what joins two widgets), box_picture.py (pictures of boxes in saved notebooks).
+Reading order: base.py (the front-end module, strict keywords), model_widget.py (widgets of one model), slices.py (long
+work between cells), pair_links.py (what joins two widgets), output_pictures.py (pictures in saved notebooks).
 """

@@ -1,4 +1,14 @@
-"""What all widgets have in common: the front-end module, strict keywords, and leaving nothing behind."""
+"""Base of the widgets: versioned front end, strict keywords, protected traits, and the kernel thread.
+
+For all widgets of the package. `ModuleKGWidget` binds the Python class to the JavaScript model and view of exactly this
+version, refuses unknown attributes, ignores changes from a page to traits in `kernel_traits`, and adds a static
+picture to each display, for notebooks without a kernel. A cell that runs again closes the widgets that it showed
+before. Models run in the main thread alone: handlers of messages, which may run in a subshell beside a busy cell,
+hand such work to `when_idle`.
+
+    class Example(ModuleKGWidget):
+        payload = Dict().tag(sync=True)
+"""
 
 from __future__ import annotations
 
@@ -14,12 +24,11 @@ from modulekg_widgets.engine.errors import (
     ModuleKGError,
     UnknownAttributeError,
     UnknownKeywordError,
-    nearest,
-    shown,
+    closest_match_hint,
+    printable,
 )
-from modulekg_widgets.engine.views.pictures.raster import saved_pictures
-from modulekg_widgets.widgets.shared.box_picture import add_box_pictures, note_captured
-from modulekg_widgets.widgets.shared.output_pictures import output_pictures
+from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, output_pictures, record_captured
 
 FRONT_END = "modulekg-widgets"
 
@@ -43,13 +52,13 @@ class ModuleKGWidget(DOMWidget):
     _owns_layout = False  # until the constructor has run to its end
     _changes = 0  # of traits
 
-    of_kernel: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
+    kernel_traits: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
 
     def __init__(self, **state: Any) -> None:
         try:
             super().__init__(**state)
         except TraitError as error:
-            raise _own(error) from None
+            raise _as_widget_error(error) from None
         self._owns_layout = "layout" not in state
         _add_box_pictures()
         output_pictures()
@@ -57,15 +66,19 @@ class ModuleKGWidget(DOMWidget):
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
             owner = type(self).__name__
-            raise UnknownAttributeError(f"{owner} has no attribute {shown(name)!r}: {nearest(name, self.keys)}")
+            raise UnknownAttributeError(
+                f"{owner} has no attribute {printable(name)!r}: {closest_match_hint(name, self.keys)}"
+            )
         try:
             super().__setattr__(name, value)
         except TraitError as error:
-            raise _own(error) from None
+            raise _as_widget_error(error) from None
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what a page has set, but for what the kernel alone sets; what cannot be is put back, here and there."""
-        wanted = {name: value for name, value in sync_data.items() if name in self.keys and name not in self.of_kernel}
+        """Apply changes from a page, without kernel-only traits; invalid values are reverted on both sides."""
+        wanted = {
+            name: value for name, value in sync_data.items() if name in self.keys and name not in self.kernel_traits
+        }
         before = {name: getattr(self, name) for name in wanted}
         try:
             super().set_state(wanted)
@@ -76,12 +89,12 @@ class ModuleKGWidget(DOMWidget):
             raise
 
     def open(self) -> None:
-        """Open the way to the pages, on which each question is heard where it was sent to."""
+        """Open the comm, with messages handled in the subshell that they name."""
         super().open()
-        _hear_beside_cells(self.comm)
+        _use_subshells(self.comm)
 
     def close(self) -> None:
-        """Remove the widget from the kernel and from every page, with its links and the layout made for it."""
+        """Close the widget in the kernel and on every page, with its links and its own layout."""
         for link in tuple(vars(self).get("_links", ())):
             link.close()
         layout = self.layout if self._owns_layout else None
@@ -90,32 +103,32 @@ class ModuleKGWidget(DOMWidget):
             layout.close()
 
     def notify_change(self, change: Any) -> None:
-        """Count the change, and tell of it."""
+        """Count the change, and notify observers."""
         self._changes += 1
         super().notify_change(change)
 
     def _picture_state(self) -> Hashable:
-        """What is another one whenever the picture may be."""
+        """Returns a value that differs whenever the static picture may differ."""
         return self._changes
 
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
-        """The page of a notebook that was saved asks for the pictures of today; a cell that runs renews them itself."""
+        """Handle the request of a saved notebook for current pictures."""
         if isinstance(content, dict) and content.get("kind") == "pictures":
-            pictures = output_pictures() if in_main_thread() else None
-            self.send({"kind": "pictures", "renewed": pictures is not None and pictures.renew()})
+            pictures = output_pictures() if is_main_thread() else None
+            self.send({"kind": "pictures", "renewed": pictures is not None and pictures.refresh()})
         else:
             super()._handle_custom_msg(content, buffers)
 
     def finish(self) -> bool:
-        """Wait for what is still being made in the background; whether there was anything."""
+        """Wait for background work; True if there was any."""
         return False
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
-        _displayed(self)
+        _track_cell(self)
         picture = self._static_picture()
         if picture:
-            bundle |= saved_pictures(picture)
+            bundle |= notebook_pictures(picture)
         return bundle
 
     def _static_picture(self) -> str | None:
@@ -123,37 +136,39 @@ class ModuleKGWidget(DOMWidget):
 
 
 def _add_box_pictures() -> None:
-    """Where there is IPython, boxes of ipywidgets are displayed with the pictures of the widgets in them."""
+    """Let IPython display boxes of ipywidgets with the pictures of the widgets in them."""
     from IPython.core.formatters import DisplayFormatter
     from IPython.core.getipython import get_ipython
 
     formatter = getattr(get_ipython(), "display_formatter", None)
     if isinstance(formatter, DisplayFormatter):
-        add_box_pictures(formatter, lambda box: note_captured(box, _current_run()[1]))
+        add_box_pictures(formatter, lambda box: record_captured(box, _current_run()[1]))
 
 
-def _own(error: TraitError) -> TraitError:
+def _as_widget_error(error: TraitError) -> TraitError:
     return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
 
 
-def check_keywords(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `UnknownKeywordError` for the first of `given` that is not `known`."""
+def check_keywords(owner: str, keywords: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` for the first of `keywords` that is not `known`."""
     options = sorted(known)
-    for name in given:
+    for name in keywords:
         if name not in options:
-            raise UnknownKeywordError(f"{owner} takes no keyword {shown(name)!r}: {nearest(name, options)}")
+            raise UnknownKeywordError(
+                f"{owner} takes no keyword {printable(name)!r}: {closest_match_hint(name, options)}"
+            )
 
 
 # ------------------------------------- the kernel's main thread, where cells run and models may be run between them
 
 
-def in_main_thread() -> bool:
-    """Whether this is the thread that runs cells."""
+def is_main_thread() -> bool:
+    """True in the thread that runs cells."""
     return threading.current_thread() is threading.main_thread()
 
 
 def when_idle(act: Callable[[], None]) -> None:
-    """Call `act` in the main thread once no cell runs; at once where there is no kernel."""
+    """Call `act` in the main thread when no cell runs; at once without a kernel."""
     loop = main_loop()
     if loop is None:
         act()
@@ -162,7 +177,7 @@ def when_idle(act: Callable[[], None]) -> None:
 
 
 def main_loop() -> Any:
-    """The loop in which the kernel runs cells; None where there is no kernel."""
+    """Returns the event loop in which the kernel runs cells; None without a kernel."""
     try:
         from IPython.core.getipython import get_ipython
 
@@ -171,8 +186,8 @@ def main_loop() -> Any:
         return None
 
 
-def _hear_beside_cells(comm: Any) -> None:
-    """Have the messages of pages heard in the subshell that they name, and so beside a running cell.
+def _use_subshells(comm: Any) -> None:
+    """Handle messages of pages in the subshell that they name, and so while a cell runs.
 
     From 7.2 on ipykernel leads them to the shell that has last sent on this way, for cells that await an answer. After
     the cell that made a widget that is the main one, which under *Run All* is busy until the last cell has ended.
@@ -183,22 +198,22 @@ def _hear_beside_cells(comm: Any) -> None:
 
 # ------------------------------------------------------------------ a cell that runs again replaces its widgets
 
-_CELLS = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
+_CELLS_ATTRIBUTE = "_mkg_cells"  # on the widget: the cells whose output shows it -> the run that did
 
 
-def _displayed(widget: ModuleKGWidget) -> None:
-    """Note the cell that shows `widget`, and close what an earlier run of the same cell alone has shown."""
+def _track_cell(widget: ModuleKGWidget) -> None:
+    """Record the cell that shows `widget`, and close what an earlier run of that cell alone has shown."""
     cell, run = _current_run()
-    note_captured(widget, run)
+    record_captured(widget, run)
     if cell is None:
         return
     for other in list(_open_widgets()):
-        cells = vars(other).get(_CELLS, {})
+        cells = vars(other).get(_CELLS_ATTRIBUTE, {})
         if other is not widget and cells.get(cell, run) != run:
             del cells[cell]
             if not cells:
                 other.close()
-    vars(widget).setdefault(_CELLS, {})[cell] = run
+    vars(widget).setdefault(_CELLS_ATTRIBUTE, {})[cell] = run
 
 
 def _open_widgets() -> Iterable[ModuleKGWidget]:
@@ -208,7 +223,7 @@ def _open_widgets() -> Iterable[ModuleKGWidget]:
 
 
 def _current_run() -> tuple[str | None, str | None]:
-    """The id of the running cell and of this run of it; (None, None) where the front end does not tell."""
+    """The id of the running cell and of this run; (None, None) if the front end does not send them."""
     try:
         from IPython.core.getipython import get_ipython
 

@@ -1,4 +1,4 @@
-"""Widgets that show a model, and say so when it is no longer as it was shown: cut, masked, or trained since."""
+"""Base of widgets that show a model: an outdated notice after it was cut, masked or trained, and a refresh button."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.torch_runtime import model_state
 from modulekg_widgets.engine.torch_runtime.model_state import ModelState, state_of
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, in_main_thread, when_idle
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
 
-SIZES = "Outdated: the model's layers or sizes have changed since this was drawn."
-WEIGHTS = "Outdated: the model's weights have changed since this was drawn."
-WORDS = {model_state.SIZES: SIZES, model_state.WEIGHTS: WEIGHTS, "": ""}
-GONE = "The model no longer exists. Make a new widget to show another one."
-SLOW = 0.05  # seconds of a comparison, after which the next one waits
-PAUSE = 20  # times as long
+SIZES_CHANGED = "Outdated: the model's layers or sizes have changed since this was drawn."
+WEIGHTS_CHANGED = "Outdated: the model's weights have changed since this was drawn."
+OUTDATED_MESSAGES = {model_state.SIZES: SIZES_CHANGED, model_state.WEIGHTS: WEIGHTS_CHANGED, "": ""}
+MODEL_DELETED = "The model no longer exists. Make a new widget to show another one."
+SLOW_SECONDS = 0.05  # seconds of a comparison, after which the next one waits
+PAUSE_FACTOR = 20  # times as long
 
 
 class ModelWidget(ModuleKGWidget):
-    """A widget that shows a model, with a line where that has changed since, and a button that shows it as it is."""
+    """Widget of a model that compares its state after each cell."""
 
     outdated = Unicode("").tag(sync=True)
 
     _shown_state: ModelState | None = None
 
     def _watch(self, model: Any) -> None:
-        """From now on the widget shows `model` as it is at this moment."""
+        """Take the present state of `model` as the one that is shown."""
         self._shown_state = state_of(model)
         self.outdated = ""
         _watching.add(self)
         _compare_after_cells()
 
-    def _settle(self, model: Any) -> None:
-        """Take what was done to `model` as known, where the widget shows that one."""
+    def _accept_change(self, model: Any) -> None:
+        """Take a change of `model` as known, if it is the one that is shown."""
         if self._shown_state is not None and self._shown_state.model is model:
             self._watch(model)
 
     def _check_outdated(self) -> None:
-        """Say whether the model is still as it is shown."""
+        """Set `outdated` if the model differs from the one that is shown."""
         if self._shown_state is not None:
-            self.outdated = WORDS[self._shown_state.change()]
+            self.outdated = OUTDATED_MESSAGES[self._shown_state.change()]
 
-    def _show_anew(self, model: Any) -> None:
-        """Show the model as it has become."""
+    def _redraw(self, model: Any) -> None:
+        """Show the present state of the model."""
         raise NotImplementedError
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the page has set, but for what the kernel alone knows."""
+        """Apply changes from a page, except of `outdated`."""
         super().set_state({name: value for name, value in sync_data.items() if name != "outdated"})
 
     def finish(self) -> bool:
-        """Wait for what is still being made in the background; whether there was anything."""
+        """Wait for background work; True if there was any."""
         self._check_outdated()
         return super().finish() or self.outdated != ""
 
@@ -70,12 +70,12 @@ class ModelWidget(ModuleKGWidget):
     def _refresh_shown(self) -> None:
         model = None if self._shown_state is None else self._shown_state.model
         if model is None:
-            self.outdated = GONE
+            self.outdated = MODEL_DELETED
             return
         try:
-            self._show_anew(model)
+            self._redraw(model)
         except ModuleKGError as error:
-            self.outdated = text(f"{WEIGHTS} It could not be refreshed: {error}")
+            self.outdated = text(f"{WEIGHTS_CHANGED} It could not be refreshed: {error}")
 
 
 _watching: weakref.WeakSet[ModelWidget] = weakref.WeakSet()
@@ -84,7 +84,7 @@ _next = 0.0  # when the models are compared again, at the earliest
 
 
 def _compare_after_cells() -> None:
-    """Where there is IPython, compare after each cell and each message of a page."""
+    """Register the comparison with IPython, after each cell and each message of a page."""
     from IPython.core.getipython import get_ipython
 
     events = getattr(get_ipython(), "events", None)
@@ -96,11 +96,11 @@ def _compare_after_cells() -> None:
 def _compare_all() -> None:
     global _next
     start = time.monotonic()
-    if not in_main_thread() or start < _next:
+    if not is_main_thread() or start < _next:
         return
     for widget in list(_watching):
         with suppress(Exception):  # a look at a picture stops no cell
             if widget.comm is not None:
                 widget._check_outdated()
     taken = time.monotonic() - start
-    _next = start + PAUSE * taken if taken > SLOW else 0.0
+    _next = start + PAUSE_FACTOR * taken if taken > SLOW_SECONDS else 0.0

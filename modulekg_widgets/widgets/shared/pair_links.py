@@ -1,4 +1,4 @@
-"""What joins two widgets: a trait that they share, or what one makes of the other; it is closed with either."""
+"""Links between two widgets: a shared trait, or a coloring; closed with either of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 
-def _is_passed_on_in_page(widget: ModuleKGWidget, name: str) -> bool:
-    """Whether a change came from a page, whose own links pass it on.
+def _is_linked_in_page(widget: ModuleKGWidget, name: str) -> bool:
+    """True if a change came from a page, whose own links forward it.
 
     Colab makes a page of each output, without the links of others: there the kernel passes on.
     """
@@ -22,7 +22,7 @@ def _is_passed_on_in_page(widget: ModuleKGWidget, name: str) -> bool:
 
 
 class PairLink:
-    """What joins two widgets, until it or one of them is closed."""
+    """Link of two widgets, until it or one of them is closed."""
 
     name = ""
 
@@ -33,18 +33,18 @@ class PairLink:
 
     @property
     def widgets(self) -> list[ModuleKGWidget]:
-        """Those of the two that are still there."""
+        """Returns the widgets that still exist."""
         return [widget for reference in self._pair if (widget := reference()) is not None]
 
     def close(self) -> None:
-        """Let the widgets go their own ways."""
+        """Close the link; the widgets stay."""
         for widget in self.widgets:
             links_of(widget).remove(self)
         self._pair = ()
 
 
 class SharedTrait(PairLink):
-    """One trait of two widgets, kept equal: in the page, and in the kernel for what Python sets.
+    """Link that keeps one trait of two widgets equal, on the page and in the kernel.
 
     What comes from the page is left to the page: the kernel may hear it late, and would send it back as news.
     """
@@ -66,7 +66,7 @@ class SharedTrait(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        if _is_passed_on_in_page(owner, self.name):
+        if _is_linked_in_page(owner, self.name):
             return
         for other in self.widgets:
             if other is not owner:
@@ -78,7 +78,7 @@ class SharedTrait(PairLink):
 
 
 class PrunedShare(PairLink):
-    """The share of each module that an editor drops, as a coloring of a graph; the page computes it."""
+    """Link that colors a graph by the share of each module that an editor drops; computed on the page."""
 
     name = "pruned"
 
@@ -94,7 +94,7 @@ class PrunedShare(PairLink):
 
 
 class SharedStructure(PairLink):
-    """The selection of an explorer and of a graph: a fingerprint here, the first path that has it there.
+    """Link of the selections of an explorer (a fingerprint) and a graph (the first path with it).
 
     The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
     """
@@ -121,7 +121,7 @@ class SharedStructure(PairLink):
 
     def _changed(self, change: Any) -> None:
         owner = change["owner"]
-        if _is_passed_on_in_page(owner, "selected") or len(self.widgets) < 2:
+        if _is_linked_in_page(owner, "selected") or len(self.widgets) < 2:
             return
         explorer, graph = self.widgets
         (self._select_in_graph if owner is explorer else self._select_in_explorer)(explorer, graph)
@@ -142,12 +142,12 @@ class SharedStructure(PairLink):
 
 
 def links_of(widget: ModuleKGWidget) -> list[PairLink]:
-    """What joins a widget to others; all of it is closed with the widget."""
+    """Returns the links of a widget, which are closed with it."""
     return vars(widget).setdefault("_links", [])
 
 
 def link_pair(name: str, one: ModuleKGWidget, other: ModuleKGWidget) -> PairLink:
-    """Keep a trait of two widgets equal, which is done once however often it is asked for."""
+    """Link a trait of two widgets, or return the existing link."""
     for link in links_of(one):
         if link.name == name and other in link.widgets:
             return link

@@ -10,9 +10,9 @@ import torch
 
 from axes.rules.harness import Example
 from axes.rules.inferred import Inferred
-from modulekg_widgets.engine.axes.algebra import Term, atoms
-from modulekg_widgets.engine.axes.expression import rearranged
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.term_positions import permuted_positions
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
 Orders = Mapping[Term, np.ndarray]
 SEEDS = (0, 1)
@@ -55,7 +55,7 @@ def check_couplings(found: Inferred) -> None:
         after = [permuted(t, found.dims(n), orders) for t, n in zip(results, found.compared, strict=False)]
         for at, dim in _some(places) if len(places) > 1 else []:
             moved = list(of.inputs)
-            order = rearranged(found.dims(found.inputs[at])[dim], orders)
+            order = permuted_positions(found.dims(found.inputs[at])[dim], orders)
             moved[at] = moved[at].index_select(dim, torch.from_numpy(order))
             again = values_after(of, moved)
             assert _differ(again, results)
@@ -93,7 +93,7 @@ def permuted(tensor: torch.Tensor, dims: Sequence[Term], orders: Orders) -> torc
         assert not any(atom in orders for term in dims for atom in atoms(term))
         return tensor
     for at, term in enumerate(dims):
-        tensor = tensor.index_select(at, torch.from_numpy(rearranged(term, orders)))
+        tensor = tensor.index_select(at, torch.from_numpy(permuted_positions(term, orders)))
     return tensor
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 
 _generators: dict[str, torch.Generator] = defaultdict(lambda: torch.Generator().manual_seed(0))
 

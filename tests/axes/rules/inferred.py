@@ -11,11 +11,11 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.rules.harness import Example
-from modulekg_widgets.engine.axes.algebra import ATOM, PRODUCT, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.operators.recorded import nodes_in
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flattened_parts
+from modulekg_widgets.engine.operators.recorded_call import nodes_in
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import INPUT, RESULT, DataNode, OperatorNode, Storage
 
 
@@ -127,5 +127,5 @@ def _written(term: Term, names: Mapping[Term, str]) -> str:
         if term.size == 1:
             return "1"
         return ("~" if term.filler is not None and term in names else "") + names.get(term, ".")
-    parts = [_written(part, names) for part in flat(term)]
+    parts = [_written(part, names) for part in flattened_parts(term)]
     return f"({' '.join(parts)})" if term.kind == PRODUCT else f"({'+'.join(parts)})"

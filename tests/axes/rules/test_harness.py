@@ -10,7 +10,7 @@ import pytest
 from axes.rules.checks import check_couplings, check_permutation, check_terms
 from axes.rules.harness import Example, example, x
 from axes.rules.inferred import Inferred
-from modulekg_widgets.engine.axes.call import Call, Dims, rules
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rules
 
 
 def as_it_is(call: Call) -> Dims:

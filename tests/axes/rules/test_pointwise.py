@@ -11,8 +11,8 @@ import torch
 from axes.rules.checks import check_permutation, check_terms
 from axes.rules.harness import Example, ints, mask, positive
 from axes.rules.inferred import Inferred
-from modulekg_widgets.engine.axes.call import rules
-from modulekg_widgets.engine.axes.inference import find_rule
+from modulekg_widgets.engine.axes.inference.inference import find_rule
+from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.operators.signature import plain_name
 
 # tagged, and yet with a rule of their own: one figure for Python, and the larger of two beside the reduction

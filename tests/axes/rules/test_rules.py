@@ -13,8 +13,8 @@ from axes.rules.checks import check_couplings, check_permutation, check_terms
 from axes.rules.harness import function, x
 from axes.rules.inferred import Inferred
 from axes.rules.tables import COMPOSITES, EXAMPLES
-from modulekg_widgets.engine.axes import inference as _registered
-from modulekg_widgets.engine.axes.call import rules
+from modulekg_widgets.engine.axes.inference import inference as _registered
+from modulekg_widgets.engine.axes.terms.call import rules
 
 _ = _registered
 EVERY = [*EXAMPLES, *COMPOSITES]

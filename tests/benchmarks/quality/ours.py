@@ -13,11 +13,11 @@ from torch import nn
 import modulekg_widgets as mk
 from benchmarks.quality.flops import flops
 from benchmarks.quality.task import Batch, Task
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, criteria
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 
 MEETS = 0.002  # of the uncut FLOPs
 MOST_PLANS = 3

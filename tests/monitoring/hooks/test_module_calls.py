@@ -11,8 +11,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks import module_metric
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import Linear
@@ -50,7 +49,7 @@ def values(monitor: Any) -> dict[tuple[Any, ...], list[float]]:
 
 def test_a_tensor_read_at_once_and_one_of_a_whole_observation_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = values(trained(MANY))
-    monkeypatch.setattr(module_metric, "SEEN_AT_ONCE", frozenset())
+    monkeypatch.setattr(module_metric, "IMMEDIATE_NEEDS", frozenset())
     jointly = values(trained(MANY))
     assert len(at_once) == len(jointly) > 100
     for key, own in jointly.items():

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.monitoring.config import DEFAULT
+from modulekg_widgets.engine.monitoring.config import DEFAULT_METRICS
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 METRICS = [
@@ -75,7 +75,7 @@ def test_a_torchscript_child_is_opaque_and_the_others_are_measured(make: Callabl
     found = trained(model, monitor)
     assert set(found) == {"first", "last"}
     for values in found.values():
-        assert set(values) == set(DEFAULT)
+        assert set(values) == set(DEFAULT_METRICS)
         assert all(math.isfinite(value) for series in values.values() for value in series.values())  # type: ignore[arg-type]
     assert trained(model, mk.Monitor(model, {"child": "OutputSndNorm"}))["child"]["OutputSndNorm"][0] > 0  # type: ignore[operator]
 

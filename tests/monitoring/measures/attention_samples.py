@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch
+from modulekg_widgets.engine.monitoring.hooks.attention_recorder import AttentionRecorder
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
-from modulekg_widgets.engine.monitoring.metrics.attention import attention_entropy, attention_max_logit
+from modulekg_widgets.engine.monitoring.metrics.activations import attention_entropy, attention_max_logit
 
 B, H, L, S, E = 2, 4, 5, 7, 8
 N, W = 3, 12  # batch and width of nn.MultiheadAttention
@@ -22,7 +22,7 @@ Seen = list["AttentionLogits | None"]
 
 def watched(module: nn.Module) -> Seen:
     """The attentions of each call of `module`, by hooks as the monitor's."""
-    watch, seen = AttentionWatch(module), []
+    watch, seen = AttentionRecorder(module), []
 
     def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         seen.append(watch.leave(module, args, kwargs, output))

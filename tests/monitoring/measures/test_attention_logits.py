@@ -58,7 +58,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("block", [1, 3 * S, 1 << 20])
 def test_masks_and_scales(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_logits, "BLOCK_ON_CPU", block)
+    monkeypatch.setattr(attention_logits, "CPU_BLOCK_ELEMENTS", block)
     arguments, facts = CASES[name]
     query, key = random(B, H, L, E), 2 * random(B, H, S, E)
     module = Fused()
@@ -230,7 +230,7 @@ def test_memory_is_bounded(rows: int, keys: int, monkeypatch: pytest.MonkeyPatch
     query, key = random(2, 8, rows, 16), random(2, 2, keys, 16)
     seen = watched(module := Fused())
     module(query, key, key, enable_gqa=True)
-    monkeypatch.setattr(attention_logits, "BLOCK_ON_CPU", 1 << 15)
+    monkeypatch.setattr(attention_logits, "CPU_BLOCK_ELEMENTS", 1 << 15)
     assert seen[0] is not None
     with Largest() as largest:
         seen[0].entropy()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.adapters import channel_dim
-from modulekg_widgets.engine.monitoring.measures.channels import flat, planes, rows
+from modulekg_widgets.engine.monitoring.measures.moments import flat, planes, rows
 
 # always with a batch, whatever the other dimensions
 BATCHED = re.compile(r"BatchNorm|Upsampling|CrossMapLRN")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modulekg_widgets.engine.monitoring.measures.moments import COPIED, Moments
+from modulekg_widgets.engine.monitoring.measures.moments import MAX_COPIED_ELEMENTS, Moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from monitoring.metrics.metric_samples import array, rows
 
@@ -258,13 +258,13 @@ def test_without_looking_the_values_are_the_same(layout: str, dtype: torch.dtype
 def test_a_long_norm_on_a_device_is_added_up_in_float64_and_copies_nothing(dtype: torch.dtype, scale: float) -> None:
     if dtype is torch.float16 and scale != 1.0:
         scale = 1e3 if scale > 1 else 1e-4
-    tensor = (torch.rand(3, COPIED, generator=torch.Generator().manual_seed(0)) * scale).to(dtype).t()
+    tensor = (torch.rand(3, MAX_COPIED_ELEMENTS, generator=torch.Generator().manual_seed(0)) * scale).to(dtype).t()
     found = Moments(tensor, 0)
     found._is_on_host = False
     assert found.norm.dtype is torch.float64
     expected = float(torch.linalg.vector_norm(tensor.double()))
     assert abs(float(found.norm) / expected - 1) < 1e-12
-    empty = Moments(torch.empty(3, COPIED, dtype=dtype, device="meta"), 1)
+    empty = Moments(torch.empty(3, MAX_COPIED_ELEMENTS, dtype=dtype, device="meta"), 1)
     with Operators() as seen:
         assert empty.norm.dtype is torch.float64
     assert "aten._to_copy.default" not in seen.seen

@@ -293,7 +293,7 @@ def dies(folder: Path) -> Any:
 
 def _norms(step_of: Callable[[int, int], int], metrics: list[str] | None = None, meeting: int = 60) -> Any:
     """The norms of outputs that are [1] or [2] by rank, over three steps; ranks meet within so many seconds."""
-    distributed.MEETING = timedelta(seconds=meeting)
+    distributed.MEETING_TIMEOUT = timedelta(seconds=meeting)
     model = nn.Identity()
     rank = dist.get_rank()
     start = time.monotonic()

@@ -9,8 +9,15 @@ import pytest
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import UnknownNameError
-from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, RULES, RankValues, SharedLayout, beside, rebinned
-from modulekg_widgets.engine.monitoring.metric import MERGED, MetricKind
+from modulekg_widgets.engine.monitoring.merge.rules import (
+    COMPANIONS,
+    RULES,
+    RankValues,
+    SharedLayout,
+    companion_name,
+    rebinned,
+)
+from modulekg_widgets.engine.monitoring.metric import MERGE_RULES, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot, flat
 
@@ -32,7 +39,7 @@ def merged(metric: str, ranks: list[tuple[float, Any]], companions: list[Any] | 
     form = next(flat(value)[0] for _, value in ranks if value is not None)
     layout.extend([Slot("m", metric, 0, TRAIN, form)])
     if companions is not None:
-        layout.extend([Slot("m", beside(BESIDE[metric]), 0, TRAIN, form)])
+        layout.extend([Slot("m", companion_name(COMPANIONS[metric]), 0, TRAIN, form)])
     table = RankValues(np.full((len(ranks), len(layout.slots)), NAN), np.zeros((len(ranks), layout.width)))
     for rank, (amount, value) in enumerate(ranks):
         if value is not None:
@@ -191,8 +198,8 @@ def test_equal_ranges_keep_whole_counts() -> None:
 
 def test_every_rule_belongs_to_a_metric() -> None:
     assert set(RULES) <= set(METRICS)
-    assert set(BESIDE) <= set(RULES)
-    assert set(BESIDE.values()) <= set(METRICS)
+    assert set(COMPANIONS) <= set(RULES)
+    assert set(COMPANIONS.values()) <= set(METRICS)
     listed = mk.monitoring.metrics().set_index("name")["ranks"]
-    assert set(listed) == {*MERGED, "std", "statistic", "ratio", "none"}
+    assert set(listed) == {*MERGE_RULES, "std", "statistic", "ratio", "none"}
     assert (listed["OutputSndNorm"], listed["RankMe"], listed["LossSpike"]) == ("norm", "mean", "none")

@@ -82,7 +82,7 @@ def test_a_sample_prefers_no_row_and_no_column(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("count", [1, 999_999, 1_000_000, 1_000_001, 1 << 20, 510_510 * 4, 1 << 25])
 def test_the_step_is_prime_to_the_count(count: int) -> None:
-    step = histograms.step(count)
+    step = histograms.sampling_stride(count)
     assert math.gcd(step, count) == 1
     assert -(-count // step) <= 1_000_000
     assert step == 1 or count > 1_000_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading, Slot, flat
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 
 KINDS = (".jsonl", ".csv", ".parquet")
 HISTOGRAM = {"low": -1.0, "high": 3.0, "total": 10.0, "sampled": 10.0, "counts": np.array([1.0, 2.0, 3.0, 4.0])}

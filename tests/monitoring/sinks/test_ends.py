@@ -17,7 +17,7 @@ import atexit, os, sys, time, warnings
 import numpy as np
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks import sink_thread as delivery
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
 

@@ -18,9 +18,9 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import lines
+from modulekg_widgets.engine.monitoring.sinks import line_files
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, NAMES, assert_same, every_reading, record, scalars
 
 LINES = (".jsonl", ".csv")
@@ -110,7 +110,7 @@ def test_each_write_is_in_the_file_at_once(kind: str, tmp_path: Path) -> None:
 def test_a_line_that_could_not_be_read_is_not_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "LONGEST_LINE", 200)
+    monkeypatch.setattr(line_files, "MAX_LINE_BYTES", 200)
     sink = open_sink(tmp_path / f"run{kind}")
     sink.write(scalars(2))
     with pytest.raises(RecordingError, match="read back"):
@@ -131,7 +131,7 @@ def test_a_full_disk_raises(tmp_path: Path) -> None:
 WRITES_FOR_EVER = """
 import sys
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 sink = open_sink(sys.argv[1])
 for step in range(10**9):
     sink.write([Reading("layer", "M", step, step / 8)])

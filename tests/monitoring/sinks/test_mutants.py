@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
-from modulekg_widgets.engine.monitoring.sinks import parquet
+from modulekg_widgets.engine.monitoring.sinks import parquet_sink
 from modulekg_widgets.engine.monitoring.sinks.recording import Recording, continue_file, load_recording
 from monitoring.sinks.mutants import mutant
 from monitoring.sinks.samples import KINDS, assert_same, every_reading, record, scalars
@@ -69,7 +69,7 @@ def damage(
     if "parquet" in kind:
         require("pyarrow")
     if kind == "bare parquet":  # without the checksums that find most of the damage
-        monkeypatch.setitem(parquet.OPTIONS, "write_page_checksum", False)
+        monkeypatch.setitem(parquet_sink.OPTIONS, "write_page_checksum", False)
         kind = ".parquet"
     return Damage(tmp_path / f"run{kind}")
 

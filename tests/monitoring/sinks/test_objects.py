@@ -15,8 +15,8 @@ import pytest
 
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, remember
 
 READINGS = [

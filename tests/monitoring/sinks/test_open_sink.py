@@ -13,13 +13,12 @@ import pytest
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import RecordingError, UnknownNameError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.base import Sink
-from modulekg_widgets.engine.monitoring.sinks.lines import LineSink
-from modulekg_widgets.engine.monitoring.sinks.objects import ObjectSink
-from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink
+from modulekg_widgets.engine.monitoring.sinks.line_files import LineSink
+from modulekg_widgets.engine.monitoring.sinks.loggers import ObjectSink, TensorBoardSink
+from modulekg_widgets.engine.monitoring.sinks.parquet_sink import ParquetSink
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
-from modulekg_widgets.engine.monitoring.sinks.tensorboard import TensorBoardSink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_thread import Sink
 from monitoring.sinks.samples import KINDS, assert_same, record, scalars
 
 

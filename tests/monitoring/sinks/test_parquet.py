@@ -15,9 +15,9 @@ import pytest
 
 from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks import parquet
+from modulekg_widgets.engine.monitoring.sinks import parquet_sink
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from monitoring.sinks.samples import assert_same, record, scalars
 
 
@@ -50,7 +50,7 @@ def test_row_groups_are_written_on_the_way_and_the_file_is_there_at_the_end(
 ) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 100)
+    monkeypatch.setattr(parquet_sink, "GROUP_ROWS", 100)
     path = tmp_path / "run.parquet"
     sink = open_sink(path)
     (part,) = tmp_path.glob("run.parquet.*.part")
@@ -70,7 +70,7 @@ def test_row_groups_are_written_on_the_way_and_the_file_is_there_at_the_end(
 def test_long_values_fill_a_group_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(parquet, "GROUP_LETTERS", 10_000)
+    monkeypatch.setattr(parquet_sink, "GROUP_CHARACTERS", 10_000)
     readings = [Reading("m", "M", step, np.arange(1000) / 7) for step in range(5)]
     path = record(tmp_path / "run.parquet", readings)
     assert pq.ParquetFile(path).metadata.num_row_groups == 5
@@ -88,7 +88,7 @@ def test_an_old_recording_stays_until_the_new_one_is_whole(tmp_path: Path) -> No
 
 
 def test_a_value_that_fails_takes_only_its_group_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_sink, "GROUP_ROWS", 10)
     path = tmp_path / "run.parquet"
     sink = open_sink(path)
     sink.write(scalars(10, 1))

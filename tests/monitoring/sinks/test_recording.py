@@ -21,7 +21,7 @@ from modulekg_widgets.engine.monitoring.readings import Reading
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.monitoring.sinks import recording as module
 from modulekg_widgets.engine.monitoring.sinks.recording import Recording, continue_file, load_recording
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, KINDS, assert_same, every_reading, record, remember, scalars
 
 HEAD = json.dumps({"format": "modulekg-run", "version": 1, "name": "run"})
@@ -272,7 +272,7 @@ def test_huge_lines_are_refused_in_little_memory(tmp_path: Path, monkeypatch: py
         assert tracemalloc.get_traced_memory()[1] < 200e6
     finally:
         tracemalloc.stop()
-    monkeypatch.setattr(module, "MOST_SLOTS", 100)
+    monkeypatch.setattr(module, "MAX_SLOTS", 100)
     names = [Reading(f"m{at}", "M", 0, 0.5) for at in range(101)]
     with pytest.raises(RecordingError, match="more than 100 different values"):
         load_recording(record(tmp_path / "names.jsonl", names))

@@ -20,8 +20,8 @@ from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Form, Reading, Slot
 from modulekg_widgets.engine.monitoring.sinks import sink_thread as module
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 from monitoring.sinks.samples import assert_same, every_reading, remember, scalars
 
 
@@ -103,7 +103,7 @@ def test_everything_arrives_once_and_in_order(history: History, sinks: SinkThrea
     sinks.add(early)
     for reading in scalars(700):
         remember(history, [reading])
-        sinks.nudge()
+        sinks.notify()
     remember(history, every_reading())
     sinks.add(late)  # what came before it was there is for it, too
     remember(history, scalars(5))
@@ -125,7 +125,7 @@ def test_a_sink_can_begin_in_the_middle(history: History, sinks: SinkThreads) ->
 
 def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: History, sinks: SinkThreads) -> None:
     assert threads() == []
-    sinks.nudge()
+    sinks.notify()
     assert sinks.flush()
     assert threads() == []
     sinks.add(Keeper())
@@ -134,7 +134,7 @@ def test_there_is_a_thread_for_each_sink_from_its_add_to_the_close(history: Hist
     sinks.close()
     assert threads() == []
     sinks.close()
-    sinks.nudge()
+    sinks.notify()
     assert sinks.flush()
     with pytest.raises(ModuleKGError, match="closed"):
         sinks.add(Keeper())
@@ -147,10 +147,10 @@ def test_rows_arrive_while_the_training_runs_in_few_writes(history: History, sin
     begin = time.monotonic()
     for step in range(100):
         remember(history, [Reading("m", "M", step, 0.5)])
-        sinks.nudge()
+        sinks.notify()
         time.sleep(0.002)
     assert waited(lambda: sink.readings)
-    assert sink.writes <= (time.monotonic() - begin) / module.PAUSE + 2
+    assert sink.writes <= (time.monotonic() - begin) / module.PAUSE_SECONDS + 2
     assert waited(lambda: len(sink.readings) == 100)
 
 
@@ -198,7 +198,7 @@ def test_a_sink_that_raises_is_dropped_with_one_warning(
     assert not sinks.flush()
     for _ in range(10):
         remember(history, scalars(1, 1))
-        sinks.nudge()
+        sinks.notify()
         assert sinks.flush()
     sinks.close()
     assert texts(recwarn) == ["the sink raising is dropped, the training goes on: OSError: the disk is full"]
@@ -299,17 +299,17 @@ def test_a_sink_that_goes_on_is_waited_for_but_not_for_ever(history: History) ->
             time.sleep(0.5)
             super().write(readings)
 
-    remember(history, scalars(5 * module.SLICE, 1))
+    remember(history, scalars(5 * module.SLICE_READINGS, 1))
     slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     sinks.close(patience=2)  # which is shorter than all writes together
-    assert (len(slow.readings), slow.closes) == (5 * module.SLICE, 1)
+    assert (len(slow.readings), slow.closes) == (5 * module.SLICE_READINGS, 1)
     slow, sinks = Slow(), SinkThreads(history)
     sinks.add(slow)
     with pytest.warns(RuntimeWarning, match="does not finish: [0-9]+ rows"):
         sinks.close(timeout=0.6, patience=10)
     assert waited(lambda: slow.closes == 1)
-    assert len(slow.readings) < 5 * module.SLICE
+    assert len(slow.readings) < 5 * module.SLICE_READINGS
 
 
 def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThreads) -> None:
@@ -323,7 +323,7 @@ def test_a_slow_sink_keeps_nothing_in_memory(history: History, sinks: SinkThread
         before = tracemalloc.get_traced_memory()[0]
         for step in range(20_000):  # 16 MB
             history.append(step, slots, numbers)
-            sinks.nudge()
+            sinks.notify()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -356,7 +356,7 @@ def test_where_no_thread_can_start_the_rows_come_at_the_close(
     monkeypatch.setattr(threading.Thread, "start", full)
     sinks.add(sink)
     remember(history, scalars(3))
-    sinks.nudge()
+    sinks.notify()
     assert not sinks.flush(0.01)
     sinks.close()
     assert (sink.readings, sink.closes) == (scalars(3), 1)
@@ -367,7 +367,7 @@ def test_a_sink_may_close_the_delivery(history: History, sinks: SinkThreads) -> 
     sink.write = lambda readings: sinks.close()  # type: ignore[assignment]
     sinks.add(sink)
     remember(history, scalars(1))
-    sinks.nudge()
+    sinks.notify()
     assert waited(lambda: sink.closes == 1)
 
 
@@ -377,7 +377,7 @@ def test_many_threads_append_while_sinks_come(history: History, sinks: SinkThrea
     def train(module: str) -> None:
         for step in range(300):
             remember(history, [Reading(module, "M", step, float(step))])
-            sinks.nudge()
+            sinks.notify()
 
     threads = [threading.Thread(target=train, args=(f"m{at}",)) for at in range(4)]
     for thread in threads:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from modulekg_widgets.engine.monitoring.readings import Reading
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from monitoring.sinks.samples import HISTOGRAM, every_reading
 
 

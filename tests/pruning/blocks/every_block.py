@@ -23,9 +23,9 @@ from axes.transformers_models import CASES, build
 from axes.zoo import float_models, timm_families, zoo_case
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
-from modulekg_widgets.engine.residuals.blocks import parameters_of
-from modulekg_widgets.engine.residuals.table import residual_blocks
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.residuals.blocks import block_parameters
+from modulekg_widgets.engine.residuals.removable_blocks import residual_blocks
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 LARGEST_SIDE, MOST_PARAMETERS = 512, 150_000_000
@@ -156,7 +156,7 @@ def in_float64(case: Case) -> Case:
 def blocks_with_weights(case: Case) -> list[str]:
     """The first and the last block that has some."""
     graph = mk.trace(*case)
-    paths = [block.path for block in residual_blocks(graph) if parameters_of(graph, block)]
+    paths = [block.path for block in residual_blocks(graph) if block_parameters(graph, block)]
     return paths[:1] + paths[-1:]
 
 

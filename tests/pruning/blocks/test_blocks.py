@@ -303,7 +303,7 @@ def test_block_influence_is_one_minus_the_cosine() -> None:
     model = Iterated().eval()
     x = torch.randn(5, 4)
     graph = mk.trace(model, x)
-    from modulekg_widgets.engine.residuals.table import residual_blocks
+    from modulekg_widgets.engine.residuals.removable_blocks import residual_blocks
 
     scores = mk.pruning.BlockInfluence([x]).block_scores(graph, residual_blocks(graph))
     value = model.into(x)

@@ -12,9 +12,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.residuals.heirs import taken_over
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, MovedModule, RemovedModule
-from modulekg_widgets.engine.residuals.table import residual_blocks
+from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, MovedModule, RemovedModule
+from modulekg_widgets.engine.residuals.removable_blocks import residual_blocks
+from modulekg_widgets.engine.residuals.shared_modules import moved_shared_modules
 from pruning.blocks.every_block import first_output, state_of
 from pruning.saving import own_models
 from sampling import sampled
@@ -210,7 +210,7 @@ def test_what_comes_of_the_values_that_go_through_cannot_move() -> None:
 def test_nothing_moves_for_blocks_that_share_nothing() -> None:
     model = own_models.Residual().eval()
     graph = mk.trace(model, torch.rand(2, 4))
-    assert taken_over(model, residual_blocks(graph), ["blocks.0"]) == ([], {})
+    assert moved_shared_modules(model, residual_blocks(graph), ["blocks.0"]) == ([], {})
 
 
 @pytest.mark.parametrize(

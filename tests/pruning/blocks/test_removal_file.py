@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.blocks.removal_file import removal_read, removal_written
-from modulekg_widgets.engine.residuals.removal import ModuleRemoval, MovedModule, RemovedModule
-from modulekg_widgets.engine.residuals.stand_ins import Argument, StandIn
+from modulekg_widgets.engine.pruning.blocks.removal_file import parse_removal, removal_document
+from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, MovedModule, RemovedModule
+from modulekg_widgets.engine.residuals.stand_ins import Argument, Placeholder
 
-STAND_IN = StandIn(True, Argument(None, "x"), ("tuple", "output", None, ("argument", 1, None)))
+STAND_IN = Placeholder(True, Argument(None, "x"), ("tuple", "output", None, ("argument", 1, None)))
 REMOVAL = ModuleRemoval(
     (RemovedModule("layers.1"), RemovedModule("layers.2.f", STAND_IN)),
     {
@@ -25,7 +25,7 @@ REMOVAL = ModuleRemoval(
 
 
 def test_what_is_written_is_read() -> None:
-    assert removal_read(removal_written(("layers.1",), REMOVAL)) == (("layers.1",), REMOVAL)
+    assert parse_removal(removal_document(("layers.1",), REMOVAL)) == (("layers.1",), REMOVAL)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_written_is_read() -> None:
 )  # fmt: skip
 def test_what_is_not_so_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(mk.ModuleKGError, match=message):
-        removal_read({**removal_written(("layers.1",), REMOVAL), **change})
+        parse_removal({**removal_document(("layers.1",), REMOVAL), **change})
 
 
 def test_results_in_each_other_without_end_are_refused() -> None:
@@ -55,4 +55,4 @@ def test_results_in_each_other_without_end_are_refused() -> None:
         result = ["tuple", result]
     entry = {"path": "a", "stand_in": {"zeros": False, "argument": [0, None], "result": result}}
     with pytest.raises(mk.ModuleKGError, match="too deep"):
-        removal_read({**removal_written((), REMOVAL), "removed": [entry]})
+        parse_removal({**removal_document((), REMOVAL), "removed": [entry]})

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.saving import folder as folders
+from modulekg_widgets.engine.pruning.saving import model_folder as folders
 
 
 def model(width: int = 8) -> nn.Module:
@@ -79,7 +79,7 @@ def test_a_disk_that_gets_full_leaves_what_was_there(
 
         return run
 
-    monkeypatch.setattr(folders, "replacing", failing("replacing"))
+    monkeypatch.setattr(folders, "atomic_writer", failing("replacing"))
     monkeypatch.setattr(folders.os, "rename", failing("rename"))
     failed = ""
     try:

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.saving.tensor_file import NAMES, ToWrite, open_tensors, write_tensors
+from modulekg_widgets.engine.pruning.saving.tensor_file import FORMAT_NAMES, TensorWrite, open_tensors, write_tensors
 
 
 def samples() -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    found = {f"of {name}": torch.randint(0, 2, (3, 5)).to(dtype) for dtype, name in NAMES.items()}
+    found = {f"of {name}": torch.randint(0, 2, (3, 5)).to(dtype) for dtype, name in FORMAT_NAMES.items()}
     found["scalar"] = torch.tensor(7)
     found["empty"] = torch.empty(0, 4)
     found["transposed"] = torch.rand(4, 6).T
@@ -26,7 +26,9 @@ def samples() -> dict[str, torch.Tensor]:
 
 def write(tensors: dict[str, torch.Tensor], path: Path) -> None:
     with path.open("wb") as file:
-        every = [ToWrite(name, tuple(each.shape), each.dtype, lambda each=each: each) for name, each in tensors.items()]
+        every = [
+            TensorWrite(name, tuple(each.shape), each.dtype, lambda each=each: each) for name, each in tensors.items()
+        ]
         write_tensors(file, every, {"format": "pt"})
 
 
@@ -59,7 +61,7 @@ def test_a_dtype_that_the_format_has_not_is_named(tmp_path: Path) -> None:
 
 def test_what_changes_while_it_is_written_is_noticed(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file, pytest.raises(mk.ModuleKGError, match="changed"):
-        write_tensors(file, [ToWrite("x", (3,), torch.float32, lambda: torch.zeros(4))], {})
+        write_tensors(file, [TensorWrite("x", (3,), torch.float32, lambda: torch.zeros(4))], {})
 
 
 def test_tensors_stand_where_a_mapped_file_is_as_fast_as_memory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from axes.zoo import zoo_case
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
 # the parts of a detector whose outputs do not depend on an order of nearly equal scores
 BLOCKS = ("backbone", "head", "rpn.head", "roi_heads.box_head", "roi_heads.mask_head", "roi_heads.keypoint_head")

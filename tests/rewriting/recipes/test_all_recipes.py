@@ -13,7 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.rewriting.recipes.low_rank import low_rank
-from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
+from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
 from rewriting.recipes.samples import images, net, outputs

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from rewriting.recipes.samples import (
     Net,
     copies,

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision
 from modulekg_widgets.engine.operators.user_operators import user_operators
 from modulekg_widgets.engine.rewriting.chains import find_chains
 from modulekg_widgets.engine.rewriting.function_modules.context import function_modules
-from modulekg_widgets.engine.rewriting.recipes.quantisation import fake_quant
+from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model
 from tracing.samples import Calls, surroundings, unchanged

@@ -1,5 +1,5 @@
 // A config.json beside a model file, as transformers, diffusers and timm write it: title and sizes.
-// As modulekg_widgets/engine/files/config.py reads it.
+// As modulekg_widgets/engine/files/config_json.py reads it.
 
 import { FileProblem } from "../shared/payload/file_problem";
 import { type Fields, isObject } from "../shared/base/schema";

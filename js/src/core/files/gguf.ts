@@ -7,7 +7,7 @@ import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, wi
 import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
 // The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
-// As modulekg_widgets/engine/files/ggml_types.py has them.
+// As modulekg_widgets/engine/files/formats/gguf.py has them.
 
 interface GgmlType {
   readonly name: string;

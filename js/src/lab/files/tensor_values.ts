@@ -5,7 +5,7 @@ import { KernelMessage } from "@jupyterlab/services";
 import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/tensor_histogram";
 import type { Kernels } from "./kernel_choice";
 
-const SOURCE = "modulekg_widgets.engine.views.tensor_histogram";
+const SOURCE = "modulekg_widgets.engine.views.file_payload";
 const MAX_ANSWER_LENGTH = 100_000; // characters
 const NO_KERNEL = "This needs a running kernel of Python with modulekg_widgets: open a notebook, and try again.";
 const NOT_THERE = "The kernel has no modulekg_widgets that reads model files: install it there, and try again.";

@@ -1,6 +1,5 @@
-"""The five classic dependency views over the axes, as other tools have them: which layers hang together, and how.
+"""The five classic dependency views over the axes: which layers must be pruned together, and how.
 
-Read views.py for what they give (sets that print, draw themselves and go into files), then channels.py, groups.py and
-reshapes.py for how each is found, and plot.py for the picture; the view of attention is `engine.axes.attention` with
-the names of its layers.
+Read views.py first (sets that print, draw themselves and go into files), then channels.py and groups.py (how each is
+found); the view of attention comes from `engine.axes.inference.attention`.
 """

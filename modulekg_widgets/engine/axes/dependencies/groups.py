@@ -1,4 +1,4 @@
-"""The divisors that numbers of channels must have: grouped convolutions, GroupNorm, factors that stay as they are."""
+"""Group dependency: the divisors of channel counts that grouped convolutions, GroupNorm and fixed factors require."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd, lcm, prod
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.dependencies.views import GroupDependency
-from modulekg_widgets.engine.axes.layers import CONVOLUTION, Layer, Layers
+from modulekg_widgets.engine.axes.inference.layers import CONVOLUTION, Layer, Layers
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.operators.traits import GROUPS, size_argument
 
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """What an operator asks of a channel dimension: `number` divides it, because `kept` keep their sizes."""
+    """The divisibility that an operator requires of a channel dimension, and the axes that must keep their sizes."""
 
     number: int
     channels: Term
-    kept: frozenset[Term]
+    fixed_axes: frozenset[Term]
 
 
 def group_dependency(axes: Axes) -> GroupDependency:
-    """What grouped convolutions, GroupNorm and factors that stay as they are ask of the channels that reach them.
+    """Computes the divisors that grouped convolutions, GroupNorm and fixed factors require of channel counts.
 
     The groups are taken to stay as many as they are, but for depthwise convolutions, whose groups go with the channels.
     All convolutions and GroupNorms are listed, and of the other layers those that something is asked of.
@@ -32,7 +32,7 @@ def group_dependency(axes: Axes) -> GroupDependency:
     norms = list(_group_norms(layers))
     every = [groups for layer in layers for groups in _of_convolution(layer)] + [groups for *_, groups in norms]
     asked = [groups for groups in every if groups.number > 1]
-    entries = [(layer.calls[0].index, layer.name, layer.out, _own_groups(layer)) for layer in layers]
+    entries = [(layer.calls[0].index, layer.name, layer.out, _conv_groups(layer)) for layer in layers]
     entries += [(at, name, groups.channels, [groups.number]) for at, name, groups in norms]
     normed = {name for _, name, _ in norms}
     divisors: dict[str, int] = {}
@@ -47,7 +47,7 @@ def group_dependency(axes: Axes) -> GroupDependency:
     return GroupDependency(divisors, least)
 
 
-def _own_groups(layer: Layer) -> list[int]:
+def _conv_groups(layer: Layer) -> list[int]:
     return [] if layer.kind != CONVOLUTION else [1 if layer.depthwise else layer.groups]
 
 
@@ -80,11 +80,13 @@ def _outer(term: Term, groups: int) -> frozenset[Term]:
     if groups == 1 or term.kind == ATOM:
         return frozenset([term] if term.size == groups > 1 else [])
     if term.kind == SUM:
-        shares = [divmod(groups * part.size, term.size) for part in flat(term)]
-        inside = [_outer(part, share) for part, (share, rest) in zip(flat(term), shares, strict=True) if not rest]
+        shares = [divmod(groups * part.size, term.size) for part in flattened_parts(term)]
+        inside = [
+            _outer(part, share) for part, (share, rest) in zip(flattened_parts(term), shares, strict=True) if not rest
+        ]
         return frozenset().union(*inside) if len(inside) == len(shares) else frozenset()
     found: list[Term] = []
-    for part in flat(term):
+    for part in flattened_parts(term):
         if prod(atom.size for atom in found) == groups:
             break
         found.append(part)
@@ -99,12 +101,12 @@ def _divisor_of(term: Term, asked: list[_Groups], own: list[int]) -> tuple[int, 
     numbers, kept = list(own), set[Term]()
     for groups in asked:
         same = find(term) is find(groups.channels)
-        if not same and groups.kept & inside < own_kept:
+        if not same and groups.fixed_axes & inside < own_kept:
             continue  # the groups of another one that are a part of its own
-        number = groups.number if same else _divisor(term, groups.kept)
+        number = groups.number if same else _divisor(term, groups.fixed_axes)
         if number > 1:
             numbers.append(number)
-            kept |= groups.kept & inside
+            kept |= groups.fixed_axes & inside
     fixed = {atom for atom in inside if atom.frozen is not None}
     number = _divisor(term, fixed)
     if inside - fixed - kept and number > 1:
@@ -114,11 +116,11 @@ def _divisor_of(term: Term, asked: list[_Groups], own: list[int]) -> tuple[int, 
 
 
 def _divisor(term: Term, kept: Iterable[Term]) -> int:
-    """What divides the size of `term` for as long as the axes `kept` keep theirs."""
+    """Returns a divisor of the size of `term` that holds as long as the axes `kept` keep their sizes."""
     term, kept = find(term), set(kept)
     if all(atom in kept for atom in atoms(term)):
         return term.size
     if term.kind == ATOM:
         return 1
-    inside = [_divisor(part, kept) for part in flat(term)]
+    inside = [_divisor(part, kept) for part in flattened_parts(term)]
     return gcd(*inside) if term.kind == SUM else prod(inside)

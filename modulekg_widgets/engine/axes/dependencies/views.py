@@ -1,4 +1,4 @@
-"""What the dependency views give: sets of layers that can be printed, drawn and saved."""
+"""The results of the dependency views: sets of layers that can be printed, plotted and saved as CSV."""
 
 from __future__ import annotations
 
@@ -6,21 +6,105 @@ import csv
 import html
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from modulekg_widgets.engine.axes.attention import Attention
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.safe_files import write_whole
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from modulekg_widgets.engine.axes.inference.attention import Attention
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.safe_files import write_atomic
+
+# -------------------- The bipartite plot of dependency sets and their layers
+
+
+MAX_LAYERS = 80  # drawn at most
+MAX_NAME_LENGTH = 48  # characters of a name
+LAYER_HEIGHT = 0.24  # inches per layer
+
+Sets = Sequence[tuple[str, tuple[str, ...]]]
+
+
+class DependencyFigure(Figure):
+    """A figure that a notebook shows without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=100, bbox_inches="tight")
+        return buffer.getvalue()
+
+
+def plot_sets(subject: str, sets: Sets) -> Figure:
+    """Plots sets of layers as a bipartite graph; a footnote has the numbers of single and of omitted layers."""
+    several = [(name, layers) for name, layers in sets if len(layers) > 1] or list(sets)
+    shown, left_out = _fitting(several)
+    order = list(dict.fromkeys(layer for _, layers in shown for layer in layers))
+    figure = DependencyFigure(figsize=(9, 1.2 + LAYER_HEIGHT * max(len(order), len(shown), 4)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    axes.set_title(subject[:1].upper() + subject[1:], loc="left")
+    axes.set_xlim(-0.05, 1.05)
+    axes.set_ylim(max(len(order), len(shown), 1) - 0.5, -1)
+    height = {layer: at for at, layer in enumerate(order)}
+    spread = _spread([sum(height[layer] for layer in layers) / max(len(layers), 1) for _, layers in shown])
+    colors = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for at, ((name, layers), y) in enumerate(zip(shown, spread, strict=True)):
+        color = colors[at % len(colors)]
+        for layer in layers:
+            axes.plot([0.34, 0.62], [y, height[layer]], color=color, linewidth=1.2, zorder=1)
+        axes.plot([0.34], [y], "o", color=color, markersize=7)
+        axes.text(0.32, y, _shorten(name), ha="right", va="center", fontsize=8)
+    for layer, y in height.items():
+        axes.plot([0.62], [y], "s", color="0.25", markersize=4)
+        axes.text(0.64, y, _shorten(layer), ha="left", va="center", fontsize=8)
+    if notes := _notes(len(sets) - len(several), left_out) if sets else "none":
+        axes.text(0, max(len(order), len(shown)) - 0.4, notes, ha="left", va="top", fontsize=8, color="0.35")
+    return figure
+
+
+def _fitting(sets: Sets) -> tuple[Sets, int]:
+    """Returns as many sets as fit into the plot, and the number of omitted ones."""
+    count = 0
+    for at, (_, layers) in enumerate(sets):
+        count += len(layers)
+        if count > MAX_LAYERS and at > 0:
+            return sets[:at], len(sets) - at
+    return sets, 0
+
+
+def _spread(wanted: list[float]) -> list[float]:
+    """The heights wanted, moved down where two would lie on each other."""
+    placed = [0.0] * len(wanted)
+    lowest = -1.0
+    for at in sorted(range(len(wanted)), key=wanted.__getitem__):
+        placed[at] = lowest = max(wanted[at], lowest + 0.9)
+    return placed
+
+
+def _shorten(name: str) -> str:
+    # a dollar sign would start a formula
+    return (name if len(name) <= MAX_NAME_LENGTH else "…" + name[-MAX_NAME_LENGTH + 1 :]).replace("$", r"\$")
+
+
+def _notes(alone: int, left_out: int) -> str:
+    texts = []
+    if alone:
+        texts.append(f"{alone} more of one layer each" if alone > 1 else "one more of one layer")
+    if left_out:
+        texts.append(f"{left_out} more that there is no room for")
+    return "; ".join(texts)
+
+
+# ----------------------------------------
+
 
 ROWS = 200  # of a table in a notebook
 
 
 class Dependency:
-    """What the views have in common: rows for a file, sets of layers for a table and a picture."""
+    """The base of the dependency views: rows for CSV, named sets of layers for tables and plots."""
 
     __slots__ = ()
     subject: ClassVar[str]
@@ -51,16 +135,15 @@ class Dependency:
         """
         lines = io.StringIO(newline="")
         csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows()])
-        write_whole(path, lines.getvalue().encode("utf-8", "backslashreplace"))
+        write_atomic(path, lines.getvalue().encode("utf-8", "backslashreplace"))
 
     def plot(self) -> Figure:
-        """A picture: the sets on the left, their layers on the right.
+        """Plots the sets as a bipartite graph: sets on the left, their layers on the right.
 
         Returns
         -------
         matplotlib.figure.Figure
         """
-        from modulekg_widgets.engine.axes.dependencies.plot import plot_sets
 
         return plot_sets(self.subject, self.named_sets())
 
@@ -73,7 +156,7 @@ class Dependency:
         if sets:
             _, largest = max(sets, key=lambda entry: len(entry[1]))
             more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
-            text += f", the largest: {', '.join(map(shown, largest[:3]))}{more}"
+            text += f", the largest: {', '.join(map(printable, largest[:3]))}{more}"
         return f"<{type(self).__name__}: {text}>"
 
     def _repr_html_(self) -> str:
@@ -140,7 +223,7 @@ class GroupDependency(Dependency):
 
     def __repr__(self) -> str:
         bound = {name: number for name, number in self.dependency_sets.items() if number > 1}
-        first = ", ".join(f"{shown(name)} by {number}" for name, number in list(bound.items())[:3])
+        first = ", ".join(f"{printable(name)} by {number}" for name, number in list(bound.items())[:3])
         return f"<GroupDependency: {len(bound)} of {len(self)} layers have groups{f': {first}' if first else ''}>"
 
 

@@ -1,8 +1,8 @@
-"""What each ATen operator says about the dimensions of its tensors: one file per family, one function per rule.
+"""One file for each family of ATen operators: what a call says of the dimensions of its tensors.
 
-Read elementwise.py first (dimensions that meet), then matmul.py and convolution.py (which are summed over),
-reshaping.py and joining.py (products and sums of axes), indexing.py and ordering.py (what is frozen, and why). The
-other families are more of the same, each on its own; what a rule is given is the `Call` of `engine.axes.call`.
+Read elementwise.py first (dimensions that meet), then linalg.py and spatial.py (dimensions that are summed over),
+reshaping.py and joining.py (products and sums of axes), indexing.py and ordering.py (what is frozen, and why). A rule
+is given a `Call` of `engine.axes.terms.call`.
 """
 
 from importlib import import_module

@@ -1,10 +1,10 @@
-"""Gradients that forward itself computes: each has the dimensions of the tensor that it belongs to."""
+"""Axis rules of gradients that forward itself computes: each has the dimensions of its tensor."""
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 
 
 @rule(
@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.rules.elementwise import broadcast
     "aten::hardsigmoid_backward", "aten::hardshrink_backward", "aten::softshrink_backward", "aten::mish_backward",
 )  # fmt: skip
 def elementwise_backward(call: Call) -> Dims:
-    """The gradient, what it meets and the result are of one shape; sums run along a dimension as a whole."""
+    """Gradient, inputs and result have one shape and unify by broadcasting."""
     return broadcast(call, *(call.axes(node) for node in call.inputs))
 
 
@@ -23,7 +23,7 @@ def elementwise_backward(call: Call) -> Dims:
     "aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward",
 )  # fmt: skip
 def window_backward(call: Call) -> Dims:
-    """Samples and channels are kept; positions are those of the input, which a window walked over."""
+    """Samples and channels unify; positions are frozen, as the window walked over them."""
     dims = call.axes(call["self"])
     at = len(dims) - (2 if "2d" in call.name else 3)
     for node in call.inputs:
@@ -69,7 +69,7 @@ def embedding_dense_backward(call: Call) -> Dims:
 
 @rule("aten::convolution_backward")
 def convolution_backward(call: Call) -> list[Dims]:
-    """Gradients of input, weight and bias, as far as they are asked for; the convolution has said what meets."""
+    """The requested gradients of input, weight and bias; the dimensions unify as in the convolution."""
     gradient, given, weight = (call.axes(call[name]) for name in ("grad_output", "input", "weight"))
     out = weight[1] if call["transposed"] else weight[0]
     if call["transposed"] and call["groups"] > 1:
@@ -85,7 +85,7 @@ def convolution_backward(call: Call) -> list[Dims]:
 
 @rule("aten::native_layer_norm_backward")
 def layer_norm_backward(call: Call) -> list[Dims]:
-    """Gradients of input, gain and bias, as far as they are asked for."""
+    """The requested gradients of input, gain and bias."""
     dims = call.axes(call["input"])
     call.unify_all(call.axes(call["grad_out"]), dims)
     count = len(call["normalized_shape"])
@@ -100,7 +100,7 @@ def layer_norm_backward(call: Call) -> list[Dims]:
 
 @rule("aten::native_group_norm_backward")
 def group_norm_backward(call: Call) -> list[Dims]:
-    """Gradients of input, gain and bias, as far as they are asked for; channels are groups of equal size."""
+    """The requested gradients of input, gain and bias; channels are groups of equal size."""
     dims = call.axes(call["input"])
     call.unify_all(call.axes(call["grad_out"]), dims)
     if call["weight"] is not None:
@@ -113,7 +113,7 @@ def group_norm_backward(call: Call) -> list[Dims]:
 
 @rule("aten::native_batch_norm_backward")
 def batch_norm_backward(call: Call) -> list[Dims]:
-    """Gradients of input, gain and bias, as far as they are asked for."""
+    """The requested gradients of input, gain and bias."""
     dims = call.axes(call["input"])
     call.unify_all(call.axes(call["grad_out"]), dims)
     for node in call.inputs:
@@ -123,5 +123,5 @@ def batch_norm_backward(call: Call) -> list[Dims]:
 
 
 def _asked(call: Call, several: list[list[Term]]) -> list[Dims]:
-    """The gradients that a call was asked for; the others are None."""
+    """Returns the dimensions of the requested gradients, None for the others."""
     return [dims for dims, asked in zip(several, call["output_mask"], strict=True) if asked]

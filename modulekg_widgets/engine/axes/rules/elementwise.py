@@ -1,15 +1,15 @@
-"""Operators that treat every element alike: dimensions meet right-aligned, as torch broadcasts them."""
+"""Axis rules of elementwise operators: dimensions unify right-aligned, as in broadcasting."""
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import ONE
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.algebra import ONE
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.traits import ELEMENTWISE
 
 
 @rule(*ELEMENTWISE)
 def elementwise(call: Call) -> list[Dims]:
-    """Equal dimensions are one; a dimension of one index that is broadcast constrains nothing."""
+    """Dimensions of equal size unify; a broadcast dimension of size 1 constrains nothing."""
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
     return [dims[len(dims) - node.dim() :] for node in call.results]
 
@@ -63,14 +63,14 @@ def fake_quantize_per_channel(call: Call) -> list[Dims]:
 
 @rule("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
 def fake_quantize_per_tensor(call: Call) -> list[Dims]:
-    """One scale and one zero point for all; beside the result which elements were not clipped."""
+    """One scale and one zero point for the whole tensor; the second result is the mask of unclipped elements."""
     dims = call.axes(call["self"])
     return [dims for _ in call.results]
 
 
 @rule("aten::log_sigmoid_forward")
 def log_sigmoid(call: Call) -> list[Dims]:
-    """The result, and a buffer for the backward pass that is as large, or empty on a GPU."""
+    """The result, and a buffer for the backward pass, which is empty on a GPU."""
     dims = call.axes(call["self"])
     return [dims if node.dim() == len(dims) else call.frozen_all(node.shape, "empty") for node in call.results]
 
@@ -97,3 +97,48 @@ def view_as_complex(call: Call) -> Dims:
     *dims, pair = call.axes(call["self"])
     call.freeze(pair, "real and imaginary part")
     return dims
+
+
+# -------------------- Axis rules of tensor factories: a constant fill binds only the size, other factories are frozen
+
+
+CONSTANT_SHAPE = "a constant shape in the code"
+
+
+@rule("aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full",
+      "aten::scalar_tensor", "aten::_efficientzerotensor")  # fmt: skip
+def constant_fill(call: Call) -> Dims:
+    """A constant shape whose indices are all alike."""
+    return [call.filler(size, CONSTANT_SHAPE) for size in call.output.shape]
+
+
+@rule("aten::empty", "aten::new_empty", "aten::empty_strided", "aten::new_empty_strided", "aten::empty_permuted")
+def uninitialized(call: Call) -> Dims:
+    """A constant shape that later operators fill; where none of them does, what it holds was written unseen."""
+    if call.output.storage.writer is None:
+        return call.frozen_all(call.output.shape, "filled by code that runs no operators")
+    return constant_fill(call)
+
+
+@rule("aten::arange", "aten::linspace", "aten::logspace", "aten::range", "aten::eye", "aten::rand", "aten::randn",
+      "aten::randint", "aten::randperm", "aten::tril_indices", "aten::triu_indices", "aten::hann_window",
+      "aten::hamming_window", "aten::kaiser_window", "aten::blackman_window", "aten::bartlett_window",
+      "aten::fft_fftfreq", "aten::fft_rfftfreq", "aten::from_file")  # fmt: skip
+def distinct_indices(call: Call) -> Dims:
+    """A constant shape whose indices differ."""
+    return call.frozen_all(call.output.shape, CONSTANT_SHAPE)
+
+
+@rule("aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::uniform", "aten::normal",
+      "aten::exponential", "aten::random", "aten::cauchy", "aten::log_normal", "aten::geometric",
+      "aten::normal_functional", "aten::_sample_dirichlet", "aten::bernoulli", "aten::binomial", "aten::poisson",
+      "aten::_standard_gamma", "aten::dropout", "aten::native_dropout", "aten::_fused_dropout",
+      "aten::rrelu_with_noise", "aten::rrelu_with_noise_functional")  # fmt: skip
+def noise(call: Call) -> list[Dims]:
+    """Noise shaped as other tensors: it has the same distribution in any order, but a fill is one no more."""
+    if not call.inputs:
+        return [distinct_indices(call)]
+    dims = broadcast(call, *(call.axes(node) for node in call.inputs))
+    for term in dims:
+        call.freeze_fillers(term, "drawn at random, in a shape of the code")
+    return [dims for _ in call.results]

@@ -1,19 +1,21 @@
-"""Dimensions laid end to end, and taken apart again."""
+"""Axis rules of concatenation, splitting, slicing and padding: sums of terms and their parts."""
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import ONE, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import EXPERTS
+from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Term, find, flattened_parts
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS
 from modulekg_widgets.engine.operators.traits import CAT, PAD, SELECT, SLICE, SPLIT, UNBIND
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-ROWS = "rows of several lengths"
+RAGGED_ROWS = "rows of several lengths"
 
 
 @rule(*CAT)
 def cat(call: Call) -> Dims:
-    """A sum along one dimension; the others meet. An empty one-dimensional tensor is skipped, as torch does."""
+    """Concatenation gives a sum; other dimensions unify. Empty 1-D tensors are skipped, as torch does. An empty one-
+    dimensional tensor is skipped, as torch does.
+    """
     nodes = [node for node in call["tensors"] if node.shape != (0,)]
     if not nodes:
         return call.frozen_all(call.output.shape, "nothing is joined")
@@ -61,7 +63,7 @@ def _chunk_sizes(call: Call, at: int, count: int) -> list[int]:
 
 @rule("aten::stack", "aten::_stack")
 def stack(call: Call) -> Dims:
-    """A new frozen dimension; the others meet."""
+    """The new dimension is frozen; the others unify."""
     every = [call.axes(node) for node in call["tensors"]]
     dims = every[0]
     for other in every[1:]:
@@ -73,7 +75,7 @@ def stack(call: Call) -> Dims:
 
 @rule(*SPLIT)
 def split(call: Call) -> list[Dims]:
-    """A sum taken apart."""
+    """A sum is split into its parts."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
     for node in call.inputs[1:]:
@@ -93,7 +95,7 @@ def slice_(call: Call) -> Dims:
 
 
 def _start(call: Call, size: int) -> int:
-    """Where a slice begins, as Python has it."""
+    """Returns the first position of a slice, as Python computes it."""
     start = call["start"] or 0
     return min(max(start + size if start < 0 else start, 0), size)
 
@@ -126,7 +128,7 @@ def select(call: Call) -> Dims:
     if axis is None:
         _fix_index(call, dims[at], call["index"] % dims[at].size)
     else:
-        call.meet_choice(dims[at], axis)
+        call.unify_with_choice(dims[at], axis)
         if len(dims) == 3 and at == 0:
             call.role(dims[at], EXPERTS)
     return [*dims[:at], *dims[at + 1 :]]
@@ -135,7 +137,7 @@ def select(call: Call) -> Dims:
 def _fix_index(call: Call, term: Term, index: int) -> None:
     term = find(term)
     if term.kind == SUM:
-        for part in flat(term):
+        for part in flattened_parts(term):
             if index < part.size:
                 call.freeze(part, "one index is chosen by the code")
                 return
@@ -201,7 +203,7 @@ def block_diag(call: Call) -> Dims:
 
 @rule("aten::meshgrid")
 def meshgrid(call: Call) -> list[Dims]:
-    """Each vector along a dimension of its own; with "xy" the first two change places."""
+    """Each vector has a dimension of its own; indexing="xy" exchanges the first two."""
     every = [(call.axes(node) or [ONE])[0] for node in call["tensors"]]
     if call.has("indexing") and call["indexing"] == "xy":
         every[:2] = every[1::-1]
@@ -213,8 +215,8 @@ def jagged_to_padded(call: Call) -> Dims:
     """(rows of all samples, features) → (samples, rows of the longest, features)."""
     rows, *features = call.axes(call["values"])
     ends = [term for node in call["offsets"] for term in call.axes(node)]
-    call.freeze_all([rows, *ends], ROWS)
-    return [*call.frozen_all(call.output.shape[: -len(features) or None], ROWS), *features]
+    call.freeze_all([rows, *ends], RAGGED_ROWS)
+    return [*call.frozen_all(call.output.shape[: -len(features) or None], RAGGED_ROWS), *features]
 
 
 @rule("aten::_padded_dense_to_jagged_forward")
@@ -223,5 +225,5 @@ def padded_to_jagged(call: Call) -> Dims:
     walked = 1 + len(call["offsets"])
     dims = call.axes(call["dense"])
     ends = [term for node in call["offsets"] for term in call.axes(node)]
-    call.freeze_all([*dims[:walked], *ends], ROWS)
-    return [call.frozen(call.output.shape[0], ROWS), *dims[walked:]]
+    call.freeze_all([*dims[:walked], *ends], RAGGED_ROWS)
+    return [call.frozen(call.output.shape[0], RAGGED_ROWS), *dims[walked:]]

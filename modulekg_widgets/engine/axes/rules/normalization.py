@@ -1,9 +1,9 @@
-"""Normalisations: gains, biases and running statistics run over the normalised dimensions."""
+"""Axis rules of normalizations: gains, biases and running statistics run along the normalized dimensions."""
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import ONE
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.algebra import ONE
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.traits import (
     BATCH_NORM,
     GROUP_NORM,
@@ -48,7 +48,7 @@ def layer_norm(call: Call) -> list[Dims]:
     for node in learnt:
         call.unify_all(call.axes(node), dims[-count:])
     if "rms" not in call.name:  # which keeps the sign of a single element
-        call.measure(dims[-count:], NORMALISED)
+        call.require_elements(dims[-count:], NORMALISED)
     kept = dims[:-count]
     return [dims, *([*kept, *([ONE] * (node.dim() - len(kept)))] for node in call.results[1:])]
 
@@ -62,7 +62,7 @@ def group_norm(call: Call) -> list[Dims]:
     for node in learnt:
         call.unify(call.axes(node)[0], dims[1])
     group, inside = call.factors(dims[1], groups, dims[1].size // groups)
-    call.measure([inside, *dims[2:]], NORMALISED)
+    call.require_elements([inside, *dims[2:]], NORMALISED)
     if 1 < groups < dims[1].size:
         call.role(group, "groups")
     return [dims, *([dims[0], group if groups > 1 else ONE] for _ in call.results[1:])]
@@ -76,7 +76,7 @@ def instance_norm(call: Call) -> Dims:
 
 @rule(*WEIGHT_NORM)
 def weight_norm(call: Call) -> list[Dims]:
-    """w = g·v/|v|, the length taken over all dimensions but one."""
+    """w = g·v/|v|, with the norm taken over all dimensions but one."""
     v, g = call.inputs
     dims = call.axes(v)
     call.unify_broadcast(g, dims)

@@ -1,17 +1,17 @@
-"""Operators to which the order of the indices matters: the dimension that they walk is frozen."""
+"""Axis rules of order-sensitive operators, as sort and cumsum: the ordered dimension is frozen."""
 
 from __future__ import annotations
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import COUNTS, ENDS
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import COUNTS, ENDS
 from modulekg_widgets.engine.operators.traits import CUMULATE, SORT
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 
 @rule(*CUMULATE)
 def cumulate(call: Call) -> list[Dims]:
-    """What comes earlier goes into what comes later; counts of chosen indices become the ends of their runs."""
+    """A cumulative dimension is frozen, as its order matters; the cumsum of expert counts gives the ends of runs."""
     dims = call.axes(call.inputs[0])
     at = call["dim"] % len(dims) if dims else 0
     counted = call.chosen_axis(call.inputs[0], COUNTS)
@@ -26,7 +26,7 @@ def cumulate(call: Call) -> list[Dims]:
 
 @rule("aten::diff")
 def diff(call: Call) -> Dims:
-    """Each index less the one before; what is joined to either end counts as such."""
+    """Differences of neighbours freeze the dimension, with what is prepended or appended."""
     dims = call.axes(call["self"])
     at = call["dim"] % len(dims)
     for node in call.inputs:
@@ -40,7 +40,7 @@ def diff(call: Call) -> Dims:
 
 @rule(*SORT)
 def sort(call: Call) -> list[Dims]:
-    """Sorted values are in an order of their own, and indices are returned; the first k do not depend on the order."""
+    """The sorted dimension is new; top-k chooses indices of the axis, a full sort freezes it."""
     source = call.inputs[0]
     dims = call.axes(source)
     if not dims:
@@ -63,11 +63,11 @@ def _sort_rows(call: Call, source: DataNode, rows: Term) -> None:
     if call.name == "sort":
         call.chosen.note(call.results[0], axis)
     if source.dim() == 1 and not (call.has("descending") and call["descending"]):
-        call.chosen.sort_rows(rows, axis)
+        call.chosen.mark_sorted(rows, axis)
 
 
 @rule("aten::flip", "aten::roll", "aten::fliplr", "aten::flipud", "aten::rot90")
-def move(call: Call) -> Dims:
+def flip_or_roll(call: Call) -> Dims:
     """Indices change places among themselves: another order, which the code fixes."""
     source = call.inputs[0]
     dims = call.axes(source)
@@ -90,8 +90,8 @@ def triangle(call: Call) -> Dims:
 
 
 @rule("aten::bucketize", "aten::searchsorted")
-def searched(call: Call) -> Dims:
-    """The boundaries are walked in order; each value is looked up alone, perhaps in a row of boundaries of its own."""
+def bucketize(call: Call) -> Dims:
+    """Boundaries are frozen; values keep their dimensions, with one row of boundaries each at most."""
     values = call["self"]
     dims = call.axes(values) if isinstance(values, DataNode) else []
     for node in call.inputs:
@@ -104,21 +104,21 @@ def searched(call: Call) -> Dims:
 
 @rule("aten::isin")
 def isin(call: Call) -> Dims:
-    """Each element is looked up alone, among others in any order."""
+    """Elementwise membership; the order of the test elements does not matter."""
     elements = call["elements"] if call.has("elements") else None
     return [] if elements is None else call.axes(elements)
 
 
 @rule("aten::histc", "aten::bincount")
-def counted(call: Call) -> list[Dims]:
-    """How often each index of an axis was chosen; of other numbers the bins are written in the code."""
+def histogram(call: Call) -> list[Dims]:
+    """Counts per chosen index run along the axis; other bin counts are fixed by the code."""
     axis, bins = call.chosen_axis(call["self"]), call.output.shape[0]
     whole = call.name == "bincount" and call["weights"] is None
     if call.name == "histc":
         whole = (call["min"], call["max"]) == (0, bins - 1)
     if axis is None or axis.size != bins or not whole:
         call.followed.clear()
-        return chosen_by_data(call)
+        return data_dependent(call)
     call.chosen.note(call.output, axis, COUNTS)
     return [[axis]]
 
@@ -127,8 +127,8 @@ def counted(call: Call) -> list[Dims]:
       "aten::unique_dim", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram",
       "aten::_histogramdd_bin_edges", "aten::_histogramdd_from_bin_tensors", "aten::_histogramdd_from_bin_cts",
       "aten::argwhere", "aten::multinomial")  # fmt: skip
-def chosen_by_data(call: Call) -> list[Dims]:
-    """How many there are, or which, depends on the data and on the order; where a row is set is a chosen index."""
+def data_dependent(call: Call) -> list[Dims]:
+    """Operators whose result size depends on the data; `nonzero` of a vector gives chosen indices."""
     if call.name == "nonzero" and call["self"].dim() == 1:
         call.choose(call.output, call.axes(call["self"])[0])
         return [call.frozen_all(call.output.shape, "chosen by the data")]
@@ -139,10 +139,28 @@ def chosen_by_data(call: Call) -> list[Dims]:
 
 @rule("aten::_local_scalar_dense", "aten::equal", "aten::allclose", "aten::is_nonzero", "aten::_assert_async",
       "aten::_assert_tensor_metadata", "aten::_functional_assert_async")  # fmt: skip
-def asked_by_python(call: Call) -> list[Dims]:
+def python_read(call: Call) -> list[Dims]:
     """Python reads one figure; whatever made it has had its say, but for an index that the next call selects by."""
-    if call.name == "_local_scalar_dense" and call.select_next(call.inputs[0]):
+    if call.name == "_local_scalar_dense" and call.follow_python_index(call.inputs[0]):
         return []
     for node in call.inputs:
         call.freeze_all(call.axes(node), "read by Python code")
     return [call.frozen_all(node.shape, "read by Python code") for node in call.results]
+
+
+# -------------------- Axis rules of Fourier transforms: transformed dimensions are frozen
+
+
+TRANSFORMED = "transformed in order"
+
+
+@rule("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c")
+def fft(call: Call) -> Dims:
+    """Transformed dimensions are frozen in input and result, the others unify."""
+    dims = call.axes(call["self"])
+    walked = {at % len(dims) for at in call["dim"]}
+    call.freeze_all([dims[at] for at in walked], TRANSFORMED)
+    return [
+        call.frozen(size, TRANSFORMED) if at in walked else term
+        for at, (term, size) in enumerate(zip(dims, call.output.shape, strict=True))
+    ]

@@ -1,17 +1,17 @@
-"""Recurrent layers where they come as one operator; elsewhere they are made of products and splits."""
+"""Axis rules of recurrent layers that run as one operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.operators.formulas import cells
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.formulas import recurrent_cells
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-WALKED = "walked in time"
+WALKED_IN_TIME = "walked in time"
 PACKED = "packed by lengths"
 LAYERS = "layers and directions"
 
@@ -37,13 +37,13 @@ def recurrent(call: Call) -> list[Dims]:
     below: Term = x[-1]
     ends: list[Term] = []  # of each cell
     hidden: list[Term] = []
-    for cell in cells(call):
+    for cell in recurrent_cells(call):
         # where there is a projection, the second state keeps the width from before it
         inside, end = _cell(call, cell, below, GATES[call.name])
         hidden.append(inside)
         ends.append(end)
-        call.unify(call.of_its_own(states[0][-1]), end)
-        call.unify(call.of_its_own(states[-1][-1]), inside if len(states) > 1 else end)
+        call.unify(call.with_fresh_fillers(states[0][-1]), end)
+        call.unify(call.with_fresh_fillers(states[-1][-1]), inside if len(states) > 1 else end)
         if len(ends) % directions == 0:
             below = call.sum(*ends[-directions:])
     _, *last = call.results
@@ -61,12 +61,12 @@ def _batch(call: Call, x: Dims) -> Term | None:
         call.freeze_all([*x[:-1], *call.axes(call["batch_sizes"])], PACKED)
         return None
     time, batch = (1, 0) if call["batch_first"] else (0, 1)
-    call.freeze(x[time], WALKED)
+    call.freeze(x[time], WALKED_IN_TIME)
     return x[batch]
 
 
 def _cell(call: Call, weights: Sequence[Any], below: Term, gates: int) -> tuple[Term, Term]:
-    """The hidden dimension of a cell, and what it gives: the projection where there is one."""
+    """Returns the hidden dimension of a cell and its output dimension, which is the projection if there is one."""
     into, again, *rest = weights
     gated, inside = call.axes(into)
     again_gated, end = call.axes(again)
@@ -91,7 +91,7 @@ def _cell(call: Call, weights: Sequence[Any], below: Term, gates: int) -> tuple[
 def mkldnn_rnn(call: Call) -> list[Dims]:
     """One layer in one direction over (time, batch, features)."""
     time, batch, features = call.axes(call["input"])
-    call.freeze(time, WALKED)
+    call.freeze(time, WALKED_IN_TIME)
     gates = {2: 4, 3: 3}.get(call["mode"], 1)
     weights = [call[f"weight{at}"] for at in range(4)]
     _, end = _cell(call, weights if call["has_biases"] else weights[:2], features, gates)

@@ -1,14 +1,14 @@
-"""Views: dimensions merged, taken apart, reordered and repeated."""
+"""Axis rules of views: dimensions are merged, split, permuted and repeated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from modulekg_widgets.engine.axes.algebra import ONE, Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.chosen_indices import MARKS
-from modulekg_widgets.engine.axes.literal_sizes import literal_sizes
+from modulekg_widgets.engine.axes.terms.algebra import ONE, Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.axes.terms.index_semantics import MARKS
+from modulekg_widgets.engine.axes.terms.literal_sizes import literal_sizes
 from modulekg_widgets.engine.operators.traits import (
     AS_STRIDED,
     EXPAND,
@@ -28,13 +28,13 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 @rule(*VIEW)
 def view(call: Call) -> Dims:
-    """Runs of equal products meet: several → one is a product, one → several takes it apart."""
+    """Dimensions are matched in runs of equal products; runs are merged into products or split."""
     source = call.inputs[0]
     dims, shape = call.axes(source), call.output.shape
     if "dtype" in overload_name_of(call.overload):
         return _bytes_view(call, dims, shape)
     if source.numel() == 0:
-        return _view_of_nothing(call, dims, shape)
+        return _empty_view(call, dims, shape)
     found = _runs(call, dims, shape)
     for at in literal_sizes(call.operator, shape):
         call.fix_size(found[at], f"its size stands in the code, as {shape[at]}")
@@ -55,25 +55,25 @@ def _runs(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
             else:
                 want *= shape[right]
                 right += 1
-        out.extend(_merged_and_taken_apart(call, dims[start:left], shape[first:right], _marks(call, call.inputs[0])))
+        out.extend(_reshape_run(call, dims[start:left], shape[first:right], _is_choice_mask(call, call.inputs[0])))
     return out
 
 
-def _view_of_nothing(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
-    """An empty tensor, as the rows of an expert that nobody chose; the dimensions behind its rows are as ever."""
-    here, there = _behind_empty([term.size for term in dims]), _behind_empty(shape)
+def _empty_view(call: Call, dims: Sequence[Term], shape: Sequence[int]) -> Dims:
+    """A view of an empty tensor, as for an expert without tokens: dimensions after the empty one are matched."""
+    here, there = _first_after_empty([term.size for term in dims]), _first_after_empty(shape)
     if math.prod(term.size for term in dims[here:]) != math.prod(shape[there:]):
         return call.frozen_all(shape, "a view of an empty tensor")
     return [*call.frozen_all(shape[:there], "a view of an empty tensor"), *_runs(call, dims[here:], shape[there:])]
 
 
-def _behind_empty(sizes: Sequence[int]) -> int:
-    """The first dimension behind the last one without indices."""
+def _first_after_empty(sizes: Sequence[int]) -> int:
+    """Returns the first dimension after the last empty one."""
     return max(at for at, size in enumerate(sizes) if size == 0) + 1
 
 
-def _marks(call: Call, source: DataNode) -> bool:
-    """Whether it marks what was chosen: of groups, expanded to all that is in them, to meet it index by index."""
+def _is_choice_mask(call: Call, source: DataNode) -> bool:
+    """True if the value is a one-hot or boolean mask of chosen groups."""
     return call.chosen.axis_of(source, MARKS) is not None
 
 
@@ -89,7 +89,7 @@ def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
     return out
 
 
-def _merged_and_taken_apart(call: Call, dims: Sequence[Term], shape: Sequence[int], marks: bool) -> Dims:
+def _reshape_run(call: Call, dims: Sequence[Term], shape: Sequence[int], marks: bool) -> Dims:
     whole = call.product(*dims) if marks else _merged(call, dims)
     parts = iter(call.factors(whole, *(size for size in shape if size != 1)))
     return [ONE if size == 1 else next(parts) for size in shape]
@@ -100,7 +100,7 @@ def _merged(call: Call, dims: Sequence[Term]) -> Term:
     real = [term for term in dims if term.size != 1]
     if len(real) > 1:
         for term in real:
-            call.settle(term, "expanded, then merged with its neighbours")
+            call.freeze_fillers(term, "expanded, then merged with its neighbours")
     return call.product(*real)
 
 
@@ -132,12 +132,12 @@ def movedim(call: Call) -> Dims:
     """Some dimensions move, the others keep their order."""
     dims = call.axes(call["self"])
     source, target = call["source"], call["destination"]
-    moved = {d % len(dims): s % len(dims) for s, d in zip(_several(source), _several(target), strict=True)}
+    moved = {d % len(dims): s % len(dims) for s, d in zip(_as_sequence(source), _as_sequence(target), strict=True)}
     rest = iter([at for at in range(len(dims)) if at not in moved.values()])
     return [dims[moved[at]] if at in moved else dims[next(rest)] for at in range(len(dims))]
 
 
-def _several(value: int | Sequence[int]) -> Sequence[int]:
+def _as_sequence(value: int | Sequence[int]) -> Sequence[int]:
     return [value] if isinstance(value, int) else value
 
 
@@ -145,7 +145,7 @@ def _several(value: int | Sequence[int]) -> Sequence[int]:
 def squeeze(call: Call) -> Dims:
     """Dimensions of one index go."""
     dims = call.axes(call["self"])
-    asked = _several(call["dim"]) if call.has("dim") else range(len(dims))
+    asked = _as_sequence(call["dim"]) if call.has("dim") else range(len(dims))
     gone = {at % len(dims) for at in asked} if dims else set()
     return [term for at, term in enumerate(dims) if not (at in gone and term.size == 1)]
 
@@ -160,7 +160,7 @@ def unsqueeze(call: Call) -> Dims:
 
 @rule(*EXPAND)
 def expand(call: Call) -> Dims:
-    """What is expanded is equal along the new indices."""
+    """Expanded dimensions are fillers: all their indices are equal."""
     dims, shape = call.axes(call.inputs[0]), call.output.shape
     dims = [ONE] * (len(shape) - len(dims)) + dims
     return [
@@ -205,7 +205,7 @@ def repeat_interleave(call: Call) -> Dims:
 
 @rule(*AS_STRIDED)
 def as_strided(call: Call) -> Dims:
-    """The same shape and steps are a plain alias; else a dimension stays that is walked whole, apart from the others.
+    """An alias unifies all dimensions; otherwise only those with a stride of their own unify.
 
     So the overlapping windows of a local attention keep their features.
     """
@@ -219,7 +219,10 @@ def as_strided(call: Call) -> Dims:
     kept = {
         at: after.index(step)
         for at, step in enumerate(before)
-        if not call["storage_offset"] and after.count(step) == 1 and _apart(step, before) and _apart(step, after)
+        if not call["storage_offset"]
+        and after.count(step) == 1
+        and _has_own_stride(step, before)
+        and _has_own_stride(step, after)
     }
     call.freeze_all([term for at, term in enumerate(dims) if at not in kept], "read through as_strided")
     results = call.frozen_all(out.shape, "read through as_strided")
@@ -228,8 +231,8 @@ def as_strided(call: Call) -> Dims:
     return results
 
 
-def _apart(step: tuple[int, int], steps: Sequence[tuple[int, int]]) -> bool:
-    """Whether the place in memory alone tells the index along one of the dimensions, given by their sizes and steps."""
+def _has_own_stride(step: tuple[int, int], steps: Sequence[tuple[int, int]]) -> bool:
+    """True if the memory offset alone determines the index along a dimension, by sizes and strides."""
     size, stride = step
     others = [other for other in steps if other != step and other[0] > 1]
     inner = sum((count - 1) * length for count, length in others if length < stride)
@@ -250,7 +253,7 @@ def resize(call: Call) -> Dims:
 
 @rule("aten::diagonal", "aten::diagonal_copy")
 def diagonal(call: Call) -> Dims:
-    """Where two dimensions have equal indices."""
+    """Two dimensions with equal indices are unified into one."""
     dims = call.axes(call["self"])
     a, b = call["dim1"] % len(dims), call["dim2"] % len(dims)
     rest = [term for at, term in enumerate(dims) if at not in (a, b)]

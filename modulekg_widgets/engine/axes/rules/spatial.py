@@ -1,12 +1,20 @@
-"""Windows over positions: channels are kept, positions are frozen before and after."""
+"""Axis rules of pooling and interpolation: channels unify, spatial dimensions are frozen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.call import Call, Dims, rule
-from modulekg_widgets.engine.operators.traits import CHANNEL_SHUFFLE, COL2IM, IM2COL, PIXEL_SHUFFLE, PIXEL_UNSHUFFLE
+from modulekg_widgets.engine.axes.terms.algebra import ONE, Term
+from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
+from modulekg_widgets.engine.operators.traits import (
+    CHANNEL_SHUFFLE,
+    COL2IM,
+    CONVOLUTIONS,
+    DEFORMABLE,
+    IM2COL,
+    PIXEL_SHUFFLE,
+    PIXEL_UNSHUFFLE,
+)
 
 _WALKED = {
     1: ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d",
@@ -28,9 +36,9 @@ def window(call: Call) -> list[Dims]:
     """Pooling, interpolation and padding by what lies inside; where there are indices, they lie like the values."""
     dims = call.axes(call.inputs[0])
     at = len(dims) - _COUNT[call.name]
-    walked = _walked(call, _COUNT[call.name])
+    walked = _walked_dims(call, _COUNT[call.name])
     sizes = call.output.shape[at:]
-    after = [_after(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
+    after = [_window_positions(call, *each) for each in zip(dims[at:], sizes, walked, strict=True)]
     for node in call.inputs[1:]:
         other = call.axes(node)
         # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
@@ -41,7 +49,7 @@ def window(call: Call) -> list[Dims]:
     return [[*dims[:at], *after] for _ in call.results]
 
 
-def _after(call: Call, term: Term, size: int, moves: bool) -> Term:
+def _window_positions(call: Call, term: Term, size: int, moves: bool) -> Term:
     """Positions after a window that walks over these, or that takes each of them alone."""
     if not moves and term.size == size:
         return term
@@ -49,28 +57,28 @@ def _after(call: Call, term: Term, size: int, moves: bool) -> Term:
     return call.frozen(size, "positions after a window")
 
 
-def _walked(call: Call, count: int) -> list[bool]:
-    """Whether the window takes more than one position at a time, dimension by dimension."""
+def _walked_dims(call: Call, count: int) -> list[bool]:
+    """Returns for each dimension whether the window covers more than one position."""
     if len(call.results) > 1 and call.is_read(call.results[1]):
         return [True] * count  # indices count the positions of all dimensions
     if call.has("kernel_size") and call.has("padding"):
         kernel = call["kernel_size"]
-        return moving(count, kernel, call["stride"] or kernel, call["padding"])
+        return sliding_dims(count, kernel, call["stride"] or kernel, call["padding"])
     if "_pad" in call.name:
         pads = call["padding"]
         return [any(pads[2 * pair : 2 * pair + 2]) for pair in reversed(range(count))]
     return [True] * count
 
 
-def moving(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
-    """Whether a kernel takes more than one position at a time, or others than those that are there."""
+def sliding_dims(count: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[bool]:
+    """True per dimension if a kernel covers several positions, strides, or pads."""
     every = (list(sizes) if len(sizes) == count else [*sizes] * count for sizes in (kernel, stride, padding))
     return [sizes != (1, 1, 0) for sizes in zip(*every, strict=True)]
 
 
 @rule("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::grid_sampler", "aten::cudnn_grid_sampler")
 def grid_sample(call: Call) -> Dims:
-    """Channels are read at positions that a grid gives."""
+    """Channels are sampled at the positions of a grid; spatial dimensions are frozen."""
     image, grid = (call.axes(node) for node in call.inputs[:2])
     call.freeze_all(image[2:], "read at given positions")
     call.freeze(grid[-1], "coordinates")
@@ -150,3 +158,116 @@ def channel_shuffle(call: Call) -> Dims:
     groups = call["groups"]
     group, inner = call.factors(dims[1], groups, dims[1].size // groups)
     return [dims[0], call.product(inner, group), *dims[2:]]
+
+
+# -------------------- Axis rules of convolutions: plain, grouped and transposed
+
+
+@rule(*CONVOLUTIONS)
+def convolution(call: Call) -> Dims:
+    """x.C = G·(I/G) and y.C = G·(O/G) with one G; a kernel of more than one position walks the other dimensions."""
+    x, weight = call.axes(call.inputs[0]), call.axes(call.inputs[1])
+    groups = call["groups"]
+    transposed = call.has("transposed") and call["transposed"]
+    call.freeze_all(weight[2:], "positions of the kernel")
+    spatial = len(weight) - 2
+    after = _positions_after(call, x[-spatial:])
+    channels = len(x) - spatial - 1
+    group = ONE
+    # (in, out/G) when transposed, else (out, in/G)
+    if groups == 1:
+        inside, out = (weight[0], weight[1]) if transposed else (weight[1], weight[0])
+        call.unify(x[channels], inside)
+    elif transposed:
+        call.unify(x[channels], weight[0])
+        group, _ = call.factors(weight[0], groups, weight[0].size // groups)
+        out = call.product(group, weight[1])
+    else:
+        group, inside = call.factors(x[channels], groups, weight[1].size)
+        out_group, _ = call.factors(weight[0], groups, weight[0].size // groups)
+        call.unify(inside, weight[1])
+        call.unify(group, out_group)
+        out = weight[0]
+    # in a depthwise convolution each group is a channel, and that is what users call it
+    if 1 < groups < x[channels].size:
+        call.role(group, "groups")
+    bias = call.inputs[2] if len(call.inputs) > 2 else None
+    if bias is not None:
+        call.unify(call.axes(bias)[0], out)
+    return [*x[:channels], out, *after]
+
+
+def _positions_after(call: Call, positions: Dims) -> Dims:
+    """Positions after a kernel that walks over these; one of a single position takes each of them alone."""
+    count = len(positions)
+    shape = call.output.shape[-count:]
+    walked = sliding_dims(count, call.inputs[1].shape[2:], call["stride"], call["padding"])
+    kept = [not moves and term.size == size for term, size, moves in zip(positions, shape, walked, strict=True)]
+    call.freeze_all([term for term, still in zip(positions, kept, strict=True) if not still], "a kernel walks over it")
+    return [
+        term if still else call.frozen(size, "positions after a convolution")
+        for term, size, still in zip(positions, shape, kept, strict=True)
+    ]
+
+
+@rule("aten::conv_tbc")
+def conv_tbc(call: Call) -> Dims:
+    """(time, batch, in) by a weight (kernel, in, out)."""
+    time, batch, channels = call.axes(call["self"])
+    kernel, inside, out = call.axes(call["weight"])
+    call.freeze(time, "a kernel walks over it")
+    call.freeze(kernel, "positions of the kernel")
+    call.unify(channels, inside)
+    call.unify(call.axes(call["bias"])[0], out)
+    return [call.frozen(call.output.shape[0], "positions after a convolution"), batch, out]
+
+
+# -------------------- Axis rules of torchvision's operators: regions of interest and deformable convolutions
+
+
+@rule("torchvision::roi_align", "torchvision::roi_pool")
+def roi_align(call: Call) -> list[Dims]:
+    """Channels are read in boxes."""
+    image, boxes = call.axes(call.inputs[0]), call.axes(call.inputs[1])
+    call.freeze_all([image[0], *image[2:]], "read in boxes")
+    call.freeze(boxes[1], "coordinates")
+    return [[boxes[0], image[1], *call.frozen_all(node.shape[2:], "positions in a box")] for node in call.results]
+
+
+@rule("torchvision::ps_roi_align", "torchvision::ps_roi_pool")
+def ps_roi_align(call: Call) -> list[Dims]:
+    """C·(height·width) channels, one set per position in the box."""
+    image, boxes = call.axes(call.inputs[0]), call.axes(call.inputs[1])
+    call.freeze_all([image[0], *image[2:]], "read in boxes")
+    call.freeze(boxes[1], "coordinates")
+    channels = call.output.shape[1]
+    kept, positions = call.factors(image[1], channels, image[1].size // channels)
+    call.freeze(positions, "positions in a box")
+    return [[boxes[0], kept, *call.frozen_all(node.shape[2:], "positions in a box")] for node in call.results]
+
+
+@rule(*DEFORMABLE)
+def deform_conv(call: Call) -> Dims:
+    """A convolution whose offsets have a frozen channel per kernel position."""
+    x, weight, offset, mask = (call.axes(node) for node in call.inputs[:4])
+    call.freeze_all([*weight[2:], *x[2:], *offset[1:], *mask[1:]], "positions of the kernel")
+    groups = call["groups"]
+    for other in (offset[0], mask[0]):
+        if other.size == x[0].size:
+            call.unify(x[0], other)
+    group, inside = call.factors(x[1], groups, weight[1].size)
+    call.unify(inside, weight[1])
+    if groups > 1:
+        call.unify(group, call.factors(weight[0], groups, weight[0].size // groups)[0])
+    if call["offset_groups"] > 1:
+        call.freeze(x[1], "offsets per group of channels")
+    call.unify_broadcast(call.inputs[4], [weight[0]])
+    return [x[0], weight[0], *call.frozen_all(call.output.shape[2:], "positions after a convolution")]
+
+
+@rule("torchvision::nms")
+def nms(call: Call) -> Dims:
+    """The number of selected boxes depends on the data."""
+    for node in call.inputs:
+        call.freeze_all(call.axes(node), "chosen by the data")
+    return call.frozen_all(call.output.shape, "chosen by the data")

@@ -1,1 +1,5 @@
-"""What the graph as a whole looks like: kinds, ranks, importance, communities, overlap, and a picture of each."""
+"""The graph as a whole: types, ranks, centrality, communities, overlap, and a plot of each.
+
+Read containment.py first (which structure stands in which), then module_types.py, centrality.py, communities.py on
+modularity.py, similarity.py with superfamilies.py, and rank_frequency.py on power_law.py.
+"""

@@ -1,22 +1,28 @@
-"""Measures of importance on the graph of structures: by igraph when it is installed, else without, same answers."""
+"""Centrality measures on the graph of structures, by igraph if it is installed, else by networkx."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import networkx as nx
+import pandas as pd
 
-from modulekg_widgets.engine.knowledge.analysis.containment import Containment
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import structures_at_level
 
 DAMPING = 0.85
 Measure = Callable[[Containment], Sequence[float]]
 
 
-def measured(graph: Containment, measure: str) -> list[float]:
-    """`measure` of each structure: "pagerank", "closeness" or "betweenness"."""
-    by = BY_IGRAPH if importlib.util.find_spec("igraph") else WITHOUT_IGRAPH
+def centrality(graph: Containment, measure: str) -> list[float]:
+    """Returns "pagerank", "closeness" or "betweenness" of each structure."""
+    by = IGRAPH_MEASURES if importlib.util.find_spec("igraph") else NETWORKX_MEASURES
     return [float(value) for value in by[measure](graph)] if graph.keys else []
 
 
@@ -42,7 +48,7 @@ def _pagerank_by_networkx(graph: Containment) -> Sequence[float]:
 
 
 def _closeness_by_igraph(graph: Containment) -> Sequence[float]:
-    """igraph averages over what reaches a node; scaled by the share of nodes that do (Wasserman & Faust 1994)."""
+    """Closeness by igraph, scaled by the share of nodes that reach a node (Wasserman & Faust 1994)."""
     made, others = _igraph(graph), max(len(graph.keys) - 1, 1)
     reaching = made.neighborhood_size(order=len(graph.keys), mode="in")  # the node itself is one of them
     means = made.closeness(mode="in")
@@ -52,7 +58,7 @@ def _closeness_by_igraph(graph: Containment) -> Sequence[float]:
 
 
 def _closeness_by_levels(graph: Containment) -> Sequence[float]:
-    """As networkx has it, in a third of the time: few structures are held by many."""
+    """Closeness as in networkx, by breadth-first search."""
     holders: list[list[int]] = [[] for _ in graph.keys]
     for container, content in graph.counts:
         holders[content].append(container)
@@ -89,13 +95,67 @@ def _in_order(values: dict[int, float]) -> list[float]:
     return [values[index] for index in range(len(values))]
 
 
-BY_IGRAPH: dict[str, Measure] = {
+IGRAPH_MEASURES: dict[str, Measure] = {
     "pagerank": _pagerank_by_igraph,
     "closeness": _closeness_by_igraph,
     "betweenness": _betweenness_by_igraph,
 }
-WITHOUT_IGRAPH: dict[str, Measure] = {
+NETWORKX_MEASURES: dict[str, Measure] = {
     "pagerank": _pagerank_by_networkx,
     "closeness": _closeness_by_levels,
     "betweenness": _betweenness_by_networkx,
 }
+
+
+# --------------------
+# Importance of each structure: centrality in the containment graph, or number of containers or models.
+
+
+MEASURES = ("pagerank", "in_degree", "models", "closeness", "betweenness")
+
+
+def importance(contents: Contents, measure: str = "pagerank", level: str | None = None) -> pd.DataFrame:
+    """Returns every structure with its importance, highest first, then by name.
+
+    Edges run from container to content, so what many others are built of ranks high.
+    - "pagerank": damping 0.85, edges weighted by the number of slots (Page et al. 1999);
+    - "in_degree": the number of structures that contain it directly;
+    - "models": the number of models in which it occurs;
+    - "closeness": nearness, in steps inwards, to what contains it, scaled by how many do (Wasserman & Faust 1994);
+    - "betweenness": the share of shortest paths through it (Freeman 1977); slow without igraph.
+
+    With `level`, those that occur at that level of some model, by their importance among all. Raises
+    `UnknownNameError` for another measure or level.
+    """
+    among = structures_at_level(contents, level)
+    values = importance_by_key(contents, measure)
+    names = contents.names
+    rows = sorted(
+        ((names[key], value) for key, value in values.items() if key in among),
+        key=lambda row: (-_rounded(row[1]), row[0]),
+    )
+    return data_frame(rows, ["name", measure])
+
+
+def importance_by_key(contents: Contents, measure: str) -> dict[str, float]:
+    """The importance of each structure by its fingerprint; raises `UnknownNameError` for another measure."""
+    if measure not in MEASURES:
+        raise UnknownNameError(
+            f"there is no measure {printable(str(measure))!r}: {closest_match_hint(str(measure), MEASURES)}"
+        )
+    graph = containment(contents)
+    return dict(zip(graph.keys, _values(contents, graph, measure), strict=True))
+
+
+def _values(contents: Contents, graph: Containment, measure: str) -> Sequence[float]:
+    if measure == "models":
+        return [len(contents.holders[key]) for key in graph.keys]
+    if measure == "in_degree":
+        degrees = Counter(content for _, content in graph.counts)
+        return [degrees[index] for index in range(len(graph.keys))]
+    return centrality(graph, measure)
+
+
+def _rounded(value: float) -> float:
+    """To nine digits: equal values stay ties however they were computed."""
+    return float(f"{value:.8e}")

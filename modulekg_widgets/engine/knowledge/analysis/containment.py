@@ -1,4 +1,4 @@
-"""Which structure stands directly in which: the graph that types, importance and communities are computed on."""
+"""Containment graph of structures, on which types, centrality and communities are computed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import StructureNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 
 
 @dataclass(frozen=True, slots=True)

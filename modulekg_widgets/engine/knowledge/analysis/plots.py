@@ -1,4 +1,4 @@
-"""A plot for the result of each question to the knowledge graph.
+"""Plots of the answers of a knowledge graph, one function for each question.
 
 Every function takes the result and, if you like, matplotlib axes. It returns these axes, or else a new figure that a
 notebook shows; pyplot and its current figure are left alone.
@@ -7,24 +7,84 @@ notebook shows; pyplot and its current figure are left alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from io import BytesIO
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from modulekg_widgets.engine.errors import MissingPackageError
+from modulekg_widgets.engine.errors import MissingPackageError, printable
 from modulekg_widgets.engine.palette import PALETTE
 from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
-Drawing = Callable[[Any], None]
+
+# -------------------- Drawing helpers of the plots; imports matplotlib, so import it inside functions
 
 
-class Ranked(Protocol):
-    """What is drawn of a `RankFrequency`, which knows how to draw itself by this file."""
+MAX_LABEL_LENGTH = 40  # characters of a label
+# names are any text: never a formula or a TeX source
+TEXT_OPTIONS: dict[str, Any] = {"parse_math": False, "usetex": False}
+BAR_COLOR = PALETTE.plots.first
+
+
+class NotebookFigure(Figure):
+    """A figure that a notebook shows by itself, with or without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        file = BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
+
+
+def new_figure(width: float, height: float) -> NotebookFigure:
+    """An empty figure of a size in inches."""
+    return NotebookFigure(figsize=(width, height), layout="constrained")
+
+
+def short_label(text: Any) -> str:
+    """A name as one short line of printable characters."""
+    line = printable(str(text), MAX_LABEL_LENGTH)
+    return line if len(line) <= MAX_LABEL_LENGTH else line[: MAX_LABEL_LENGTH - 1] + "…"
+
+
+def set_titles(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
+    axes.set_title(title, **TEXT_OPTIONS)
+    axes.set_xlabel(xlabel, **TEXT_OPTIONS)
+    axes.set_ylabel(ylabel, **TEXT_OPTIONS)
+
+
+def draw_bars(
+    axes: Axes, names: Sequence[Any], values: Sequence[float], notes: Sequence[str], colors: Any = BAR_COLOR
+) -> None:
+    """One horizontal bar for each name, the first on top, with a note at its end."""
+    places = range(len(names))
+    axes.barh(places, values, color=colors)
+    axes.set_yticks(places, labels=[short_label(name) for name in names], **TEXT_OPTIONS)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    for place, value, note in zip(places, values, notes, strict=True):
+        axes.annotate(
+            note, (value, place), xytext=(3, 0), textcoords="offset points", va="center", size=8, **TEXT_OPTIONS
+        )
+    axes.margins(x=0.15)
+    if not names:
+        axes.text(0.5, 0.5, "nothing to show", ha="center", transform=axes.transAxes)
+
+
+# ----------------------------------------
+
+
+DrawFunction = Callable[[Any], None]
+
+
+class RankFrequencyLike(Protocol):
+    """Protocol of the `RankFrequency` that is plotted."""
 
     @property
     def table(self) -> pd.DataFrame: ...
@@ -35,15 +95,15 @@ class Ranked(Protocol):
 
 
 PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
-MOST = 20  # bars
-MOST_TICKS = 60
+MAX_BARS = 20  # bars
+MAX_TICKS = 60
 # what the table of `difference` calls them, in words and colors
-SIDES = {
+SIDE_STYLES = {
     "first": ("only in the first", PALETTE.plots.first),
     "both": ("in both", PALETTE.plots.both),
     "second": ("only in the second", PALETTE.plots.second),
 }
-MOST_WRITTEN = 12  # models whose overlap is also written in numbers
+MAX_ANNOTATED = 12  # models whose overlap is also written in numbers
 
 
 @PLOTS.register("most_used")
@@ -69,10 +129,10 @@ def plot_is_a(result: pd.DataFrame, ax: Any = None) -> Any:
 @PLOTS.register("families")
 def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
     """Bars of the largest families with some of their models, given the table of `families`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import label
 
     notes = [
-        f"{label(models[0])} … {label(models[-1])}" if models[1:] else label(models[0]) for models in result["models"]
+        f"{short_label(models[0])} … {short_label(models[-1])}" if models[1:] else short_label(models[0])
+        for models in result["models"]
     ]
     return _bars(result["family"], result["count"], ax, f"Largest of {len(result):,} families", "models", notes)
 
@@ -83,47 +143,47 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
     from matplotlib import colormaps
 
     groups = [group for _, group in result.groupby("community")]
-    classes = [", ".join(name for name, _ in Counter(group["class"]).most_common(3)) for group in groups[:MOST]]
+    classes = [", ".join(name for name, _ in Counter(group["class"]).most_common(3)) for group in groups[:MAX_BARS]]
     title = f"{len(groups):,} communities, modularity {result.attrs.get('modularity', float('nan')):.3f}"
     names = result.attrs.get("names") or [f"community {number}" for number in range(len(groups))]
-    colors = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MOST))]
+    colors = [colormaps["tab20"](number % 20) for number in range(min(len(groups), MAX_BARS))]
     return _bars(names, [len(group) for group in groups], ax, title, "structures", classes, colors)
 
 
 @PLOTS.register("difference")
 def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
     """Bars of the classes in which two models differ most, given the table of `difference`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
-    counts = {side: Counter(result.loc[result["where"] == side, "class"]) for side in SIDES}
-    classes = sorted(set(result["class"]), key=lambda name: (counts["both"][name] - _all_of(counts, name), name))[:MOST]
+    counts = {side: Counter(result.loc[result["where"] == side, "class"]) for side in SIDE_STYLES}
+    classes = sorted(set(result["class"]), key=lambda name: (counts["both"][name] - _total(counts, name), name))[
+        :MAX_BARS
+    ]
 
     def draw(axes: Any) -> None:
         left = [0] * len(classes)
-        for side, (text, color) in SIDES.items():
+        for side, (text, color) in SIDE_STYLES.items():
             widths = [counts[side][name] for name in classes]
             axes.barh(range(len(classes)), widths, left=left, label=text, color=color)
             left = [start + width for start, width in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(classes)), labels=[label(name) for name in classes], **PLAIN)
+        axes.set_yticks(range(len(classes)), labels=[short_label(name) for name in classes], **TEXT_OPTIONS)
         axes.invert_yaxis()
         axes.legend(fontsize=8)
-        totals = ", ".join(f"{counts[side].total():,} {text}" for side, (text, _) in SIDES.items())
-        titled(axes, totals, "structures")
+        totals = ", ".join(f"{counts[side].total():,} {text}" for side, (text, _) in SIDE_STYLES.items())
+        set_titles(axes, totals, "structures")
 
-    return _drawn(draw, ax, 8, 1.5 + 0.27 * max(len(classes), 3))
+    return _draw_figure(draw, ax, 8, 1.5 + 0.27 * max(len(classes), 3))
 
 
-def _all_of(counts: dict[str, Counter[str]], name: str) -> int:
+def _total(counts: dict[str, Counter[str]], name: str) -> int:
     return sum(of[name] for of in counts.values())
 
 
 @PLOTS.register("overlap")
 def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
     """The matrix as colors, given the table of `overlap`."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import PLAIN, label, titled
 
-    names = [label(name) for name in result.index]
-    shown = range(0, len(names), -(-len(names) // MOST_TICKS) or 1)
+    names = [short_label(name) for name in result.index]
+    shown = range(0, len(names), -(-len(names) // MAX_TICKS) or 1)
     is_share = all(kind.kind == "f" for kind in result.dtypes)
 
     def draw(axes: Any) -> None:
@@ -131,39 +191,38 @@ def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
         if values.size:
             image = axes.imshow(values, cmap="cividis", vmin=0, vmax=1 if is_share else None)
             axes.figure.colorbar(image, ax=axes, label="Jaccard index" if is_share else "shared structures")
-        small = {"size": 7 if len(shown) > MOST_TICKS // 3 else 9, **PLAIN}
+        small = {"size": 7 if len(shown) > MAX_TICKS // 3 else 9, **TEXT_OPTIONS}
         axes.set_xticks(shown, labels=[names[at] for at in shown], rotation=90, **small)
         axes.set_yticks(shown, labels=[names[at] for at in shown], **small)
-        titled(axes, "Structures that models share")
-        if len(names) <= MOST_WRITTEN:
+        set_titles(axes, "Structures that models share")
+        if len(names) <= MAX_ANNOTATED:
             _write_cells(axes, values, "{:.2f}" if is_share else "{:d}")
 
     side = 3.5 + 0.13 * len(shown)
-    return _drawn(draw, ax, side + 1, side)
+    return _draw_figure(draw, ax, side + 1, side)
 
 
 @PLOTS.register("rank_frequency")
-def plot_rank_frequency(result: Ranked, ax: Any = None) -> Any:
+def plot_rank_frequency(result: RankFrequencyLike, ax: Any = None) -> Any:
     """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
 
     try:
         fit, verdict = result.fit, result.verdict
     except MissingPackageError as error:
         fit, verdict = None, f"No fit: {error}"
     if ax is not None:
-        _rank_axes(ax, result, fit, "log")
+        _draw_rank_axes(ax, result, fit, "log")
         ax.set_title(fill(verdict, 70), size=8)
         return ax
-    figure = figure_of(10, 5)
+    figure = new_figure(10, 5)
     linear, logarithmic = figure.subplots(1, 2)
-    _rank_axes(linear, result, fit, "linear")
-    _rank_axes(logarithmic, result, fit, "log")
+    _draw_rank_axes(linear, result, fit, "linear")
+    _draw_rank_axes(logarithmic, result, fit, "log")
     figure.suptitle(fill(verdict, 120), size=9)
     return figure
 
 
-def _rank_axes(axes: Any, result: Ranked, fit: PowerLaw | None, scale: str) -> None:
+def _draw_rank_axes(axes: Any, result: RankFrequencyLike, fit: PowerLaw | None, scale: str) -> None:
     axes.plot(result.table["rank"], result.table["count"], ".", color="0.4", label="structures")
     styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
     for (law, ranks), style in zip(fit.expected.items() if fit else (), styles, strict=False):
@@ -190,27 +249,25 @@ def _write_cells(axes: Any, values: Any, form: str) -> None:
 def _bars(
     names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colors: Any = None
 ) -> Any:
-    """Bars of the first names, which the results rank by themselves."""
-    from modulekg_widgets.engine.knowledge.analysis.figures import INK, bars, label, titled
+    """Plots bars of the first names; the answers are sorted already."""
 
-    names, values = list(names)[:MOST], list(values)[:MOST]
+    names, values = list(names)[:MAX_BARS], list(values)[:MAX_BARS]
     texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]
     if notes:
-        texts = [f"{text} · {label(note)}" for text, note in zip(texts, notes, strict=False)]
+        texts = [f"{text} · {short_label(note)}" for text, note in zip(texts, notes, strict=False)]
 
     def draw(axes: Any) -> None:
-        bars(axes, names, values, texts, INK if colors is None else colors)
-        titled(axes, title, unit)
+        draw_bars(axes, names, values, texts, BAR_COLOR if colors is None else colors)
+        set_titles(axes, title, unit)
 
-    return _drawn(draw, ax, 8, 1.5 + 0.27 * max(len(names), 3))
+    return _draw_figure(draw, ax, 8, 1.5 + 0.27 * max(len(names), 3))
 
 
-def _drawn(draw: Drawing, ax: Any, width: float, height: float) -> Any:
-    from modulekg_widgets.engine.knowledge.analysis.figures import figure_of
+def _draw_figure(draw: DrawFunction, ax: Any, width: float, height: float) -> Any:
 
     if ax is not None:
         draw(ax)
         return ax
-    figure = figure_of(width, height)
+    figure = new_figure(width, height)
     draw(figure.subplots())
     return figure

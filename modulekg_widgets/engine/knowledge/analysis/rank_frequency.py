@@ -1,4 +1,4 @@
-"""How often structures are used: rank against frequency, with a fitted power law and its rivals."""
+"""Rank-frequency distribution of structures, with a fitted power law and its alternatives."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.tables import table
-from modulekg_widgets.engine.knowledge.usage import at_level, checked_level
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import checked_level, occurrences_at_level
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
-SIGNIFICANT = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
+SIGNIFICANCE_LEVEL = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankFrequency:
-    """The structures by falling number of occurrences; the fit is made when first asked for.
+    """Structures by falling number of occurrences; the fit is computed when first used.
 
     The fit is the discrete maximum-likelihood one of Clauset, Shalizi & Newman (2009) by the package `powerlaw`; what
     needs it raises `MissingPackageError` without.
@@ -32,10 +32,10 @@ class RankFrequency:
 
     @cached_property
     def fit(self) -> PowerLaw:
-        """Everything that was fitted."""
-        from modulekg_widgets.engine.knowledge.analysis.power_law import fitted
+        """The complete fit."""
+        from modulekg_widgets.engine.knowledge.analysis.power_law import fit_power_law
 
-        return fitted(self.table["count"].tolist())
+        return fit_power_law(self.table["count"].tolist())
 
     @property
     def alpha(self) -> float:
@@ -64,7 +64,7 @@ class RankFrequency:
 
     @property
     def verdict(self) -> str:
-        """What the fit says and what it does not, in words."""
+        """The result of the fit in words, with its limits."""
         if self.fit.tail == 0:
             return "Too few different counts to fit a power law."
         head = (
@@ -74,7 +74,7 @@ class RankFrequency:
         return ". ".join([head, *_findings(self.comparisons)]) + "."
 
     def plot(self, ax: Any = None) -> Any:
-        """The figure with linear and log–log axes; given matplotlib axes, these with the log–log plot."""
+        """Plots linear and log–log axes; on given axes the log–log plot."""
         from modulekg_widgets.engine.knowledge.analysis.plots import plot_rank_frequency
 
         return plot_rank_frequency(self, ax)
@@ -92,17 +92,17 @@ def rank_frequency(contents: Contents, level: str | None = None) -> RankFrequenc
     checked_level(level)
     uses = Counter[str]()
     for model in contents.models.values():
-        uses.update(at_level(model, level))
+        uses.update(occurrences_at_level(model, level))
     names = contents.names
     ranked = sorted((-count, names[key]) for key, count in uses.items() if count > 0)
     rows = [(rank, -count, name) for rank, (count, name) in enumerate(ranked, 1)]
-    ranks = table(rows, ["rank", "count", "name"])
+    ranks = data_frame(rows, ["rank", "count", "name"])
     return RankFrequency(ranks, level)
 
 
 def _findings(comparisons: pd.DataFrame) -> list[str]:
-    distinct = comparisons[comparisons["p"] < SIGNIFICANT]
-    alike = comparisons[~(comparisons["p"] < SIGNIFICANT)]
+    distinct = comparisons[comparisons["p"] < SIGNIFICANCE_LEVEL]
+    alike = comparisons[~(comparisons["p"] < SIGNIFICANCE_LEVEL)]
     better, worse = distinct[distinct["R"] > 0], distinct[distinct["R"] < 0]
     parts = [
         ("It fits better than", better),

@@ -1,4 +1,4 @@
-"""Which models are most like another one, by their structure.
+"""Similarity of models by structure, for a search of the most similar ones.
 
 Half of the likeness is of labels after Weisfeiler and Leman (prediction/features.py), which tell kinds of operations
 and their surroundings whatever they are called; half is of the classes that occur, rare ones counting more. Against
@@ -16,39 +16,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.contents import Contents, uses_in
-from modulekg_widgets.engine.knowledge.prediction.features import features_of, record_in
-from modulekg_widgets.engine.knowledge.records import ModelNode, ModelRecord
-from modulekg_widgets.engine.knowledge.tables import table
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, count_uses
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, ModelRecord
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame, name_index
+from modulekg_widgets.engine.knowledge.facts.usage import occurrences_at_level, unknown_name_error
+from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, find_record
 
 COLUMNS = ["model", "similarity", "shared"]
-CLASSES = 0.5  # the part of the likeness that is of classes
-SAME = 1e-6  # two likenesses that differ by less are the same: of one plan at several widths
+CLASS_WEIGHT = 0.5  # the part of the likeness that is of classes
+TOLERANCE = 1e-6  # two likenesses that differ by less are the same: of one plan at several widths
 Array = NDArray[np.float64]
 
 
-class SimilarModels:
-    """The models of a graph, ready to be asked which are like one."""
+class SimilarityIndex:
+    """Index of the models of a graph for similarity searches."""
 
     def __init__(self, contents: Contents) -> None:
         self.names = list(contents.models)
-        records = [record_in(contents, name) for name in self.names]
-        self._labels = _Rows([_labels(record) for record in records], weighted=False)
-        self._classes = _Rows([_classes(record) for record in records], weighted=True)
+        records = [find_record(contents, name) for name in self.names]
+        self._labels = _UnitVectors([_labels(record) for record in records], weighted=False)
+        self._classes = _UnitVectors([_classes(record) for record in records], weighted=True)
         self._models = [record.model for record in records]
-        self._uses = [uses_in([model]) for model in self._models]
+        self._uses = [count_uses([model]) for model in self._models]
 
-    def like(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
-        """The `n` models most like a record, the likest first, but for the one of a name."""
-        likeness = (1 - CLASSES) * self._labels.cosines(_labels(record)) + CLASSES * self._classes.cosines(
+    def most_similar(self, record: ModelRecord, n: int, without: str | None = None) -> pd.DataFrame:
+        """Returns the `n` models most similar to a record, without the one of the given name."""
+        likeness = (1 - CLASS_WEIGHT) * self._labels.cosines(_labels(record)) + CLASS_WEIGHT * self._classes.cosines(
             _classes(record)
         )
         left_out = self.names.index(without) if without in self.names else -1
         rows = [(self.names[at], *figures) for at, *figures in self._nearest(likeness, record.model, n, left_out)]
-        return table(rows, COLUMNS)
+        return data_frame(rows, COLUMNS)
 
-    def nearest(self, n: int) -> dict[str, list[tuple[str, float]]]:
-        """For each model those most like it, as `like` has them, with how much."""
+    def nearest_neighbors(self, n: int) -> dict[str, list[tuple[str, float]]]:
+        """Returns for each model the most similar ones with their similarity."""
         matrix = self.matrix()
         found: dict[str, list[tuple[str, float]]] = {}
         for at, (name, model) in enumerate(zip(self.names, self._models, strict=True)):
@@ -57,21 +58,21 @@ class SimilarModels:
         return found
 
     def _nearest(self, likeness: Array, model: ModelNode, n: int, left_out: int) -> list[tuple[int, float, float]]:
-        """Place, likeness and shared part of the `n` likest; of those that are as like, of which more is shared."""
+        """Returns index, similarity and shared part of the `n` most similar; ties by the shared part."""
         order = [at for at in np.argsort(-likeness, kind="stable").tolist() if at != left_out]
-        least = likeness[order[min(n, len(order)) - 1]] - SAME if order and n > 0 else np.inf
-        uses = uses_in([model])
-        near = [(at, float(likeness[at]), _shared(uses, self._uses[at])) for at in order if likeness[at] >= least]
-        near.sort(key=lambda each: (-round(each[1] / SAME), -each[2]))
+        least = likeness[order[min(n, len(order)) - 1]] - TOLERANCE if order and n > 0 else np.inf
+        uses = count_uses([model])
+        near = [(at, float(likeness[at]), _shared_part(uses, self._uses[at])) for at in order if likeness[at] >= least]
+        near.sort(key=lambda each: (-round(each[1] / TOLERANCE), -each[2]))
         return near[:n]
 
     def matrix(self) -> Array:
-        """The likeness of each model with each, in the order of `names`."""
-        return (1 - CLASSES) * self._labels.products() + CLASSES * self._classes.products()
+        """Returns the similarity of each model with each, in the order of `names`."""
+        return (1 - CLASS_WEIGHT) * self._labels.products() + CLASS_WEIGHT * self._classes.products()
 
 
-class _Rows:
-    """Counts of many models as unit vectors; `weighted`: what few have counts more."""
+class _UnitVectors:
+    """Counts of many models as unit vectors; if `weighted`, rare keys count more."""
 
     def __init__(self, counts: Sequence[Counter[str]], weighted: bool) -> None:
         from scipy.sparse import csr_array
@@ -93,14 +94,14 @@ class _Rows:
         self._rows = csr_array((np.array(values), np.array(places, np.int64), np.array(starts)), shape=shape)
 
     def cosines(self, counts: Counter[str]) -> Array:
-        """With each of the models; what none of them has makes all unlike."""
+        """Returns the cosine with each of the models; keys of no model lower all of them."""
         row = np.zeros(len(self._columns))
         for at, value in self._values(counts).items():
             row[at] = value
         return np.asarray(self._rows @ row) / self._length(counts)
 
     def products(self) -> Array:
-        """The cosine of each model with each."""
+        """Returns the cosine of each model with each."""
         return (self._rows @ self._rows.T).toarray()
 
     def _values(self, counts: Counter[str]) -> dict[int, float]:
@@ -114,14 +115,77 @@ class _Rows:
 
 
 def _labels(record: ModelRecord) -> Counter[str]:
-    return features_of(record).rounds[-1]
+    return features_of(record).label_rounds[-1]
 
 
 def _classes(record: ModelRecord) -> Counter[str]:
-    """Each class once: of depth the labels tell."""
+    """Returns each class once; the labels account for depth."""
     return Counter(dict.fromkeys((record.nodes[key].qualified_class for key, _ in record.model.occurrences), 1))
 
 
-def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+def _shared_part(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """The part of the first model's modules that the other has as well."""
     return sum(min(count, other.get(key, 0)) for key, count in one.items()) / max(sum(one.values()), 1)
+
+
+# -------------------- Overlap and difference of the structures of models
+
+
+SIDES = ("first", "second", "both")
+
+
+def overlap(contents: Contents, shared: bool = False) -> pd.DataFrame:
+    """For each two models the Jaccard index of their sets of structures: shared ones by all of both, from 0 to 1.
+
+    Rows and columns are the names of the models in the order of adding; `shared=True` gives the number of shared
+    structures instead, as integers.
+    """
+    names = name_index(contents.models)
+    common = _shared_counts(contents)
+    if shared:
+        return pd.DataFrame(common, index=names, columns=names)
+    sizes = common.diagonal()
+    union = sizes[:, None] + sizes[None, :] - common
+    return pd.DataFrame(common / np.maximum(union, 1), index=names, columns=names)
+
+
+def difference(contents: Contents, a: str, b: str) -> pd.DataFrame:
+    """The structures of two models with their occurrences, as `name`, `class`, `where`, `first`, `second`.
+
+    `where` is "first" (only in `a`), "second" (only in `b`) or "both"; rows stand in this order, the most used first.
+    Raises `UnknownPathError` for an unknown model.
+    """
+    first, second = _occurrences_in(contents, a), _occurrences_in(contents, b)
+    rows = [
+        (
+            contents.names[key],
+            contents.modules[key].class_name,
+            SIDES[2 if first[key] and second[key] else int(second[key] > 0)],
+            first[key],
+            second[key],
+        )
+        for key in dict.fromkeys((*first, *second))
+    ]
+    rows.sort(key=lambda row: (SIDES.index(row[2]), -row[3] - row[4], row[0]))
+    return data_frame(rows, ["name", "class", "where", "first", "second"])
+
+
+def _shared_counts(contents: Contents) -> np.ndarray:
+    """(models, models) numbers of structures that both have."""
+    from scipy.sparse import csr_array
+
+    columns: dict[str, int] = {}
+    held = [
+        (row, columns.setdefault(key, len(columns)))
+        for row, model in enumerate(contents.models.values())
+        for key in dict.fromkeys(key for key, _ in model.occurrences)
+    ]
+    rows, cols = np.array(held, dtype=np.int64).reshape(-1, 2).T
+    holds = csr_array((np.ones(len(held), np.int64), (rows, cols)), shape=(len(contents.models), len(columns)))
+    return (holds @ holds.T).toarray()
+
+
+def _occurrences_in(contents: Contents, name: str) -> Counter[str]:
+    if not isinstance(name, str) or name not in contents.models:
+        raise unknown_name_error("model", name, contents.models)
+    return occurrences_at_level(contents.models[name], None)

@@ -1,4 +1,4 @@
-"""Families of models, and superfamilies of those that are built alike: what comes first in a picture of thousands."""
+"""Families of models by class, and superfamilies: clusters of families of similar structure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
-MOST = 40  # superfamilies: as many circles with names as a reader takes in
-LINKS = 2  # from each to those that are most like it
-LEAST_LINK = 0.05
+MAX_SUPERFAMILIES = 40  # superfamilies: as many circles with names as a reader takes in
+MAX_LINKS = 2  # from each to those that are most like it
+MIN_LINK = 0.05
 
 
 @dataclass(frozen=True)
 class Superfamilies:
-    """The families by the class of the model, in the order of the graph, and the superfamily of each.
+    """Families by the class of the model, in the order of the graph, and the superfamily of each.
 
     `links` join superfamilies that are alike: positions of two, and their likeness from 0 to 1.
     """
 
     families: dict[str, list[str]]
-    of: list[int]
+    superfamily_of: list[int]
     names: list[str]
     links: list[tuple[int, int, float]]
 
 
-def superfamilies(contents: Contents, most: int = MOST) -> Superfamilies:
-    """Families by the class of their models, and at most so many superfamilies of families that are built alike.
+def superfamilies(contents: Contents, most: int = MAX_SUPERFAMILIES) -> Superfamilies:
+    """Returns families by class, and at most `most` superfamilies of similar families.
 
     The likeness is that of `similar`, between the models of middle size. Superfamilies are clusters after Ward; where
     there are no more families than that, each is one of its own.
@@ -55,7 +55,7 @@ def families_of(contents: Contents) -> dict[str, list[str]]:
 def _likeness(contents: Contents, families: Sequence[list[str]]) -> NDArray[np.float64]:
     middle = (sorted((contents.models[name] for name in names), key=_size)[len(names) // 2] for names in families)
     chosen = replace(contents, models={model.name: model for model in middle})
-    return SimilarModels(chosen).matrix()
+    return SimilarityIndex(chosen).matrix()
 
 
 def _size(model: ModelNode) -> int:
@@ -63,7 +63,7 @@ def _size(model: ModelNode) -> int:
 
 
 def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
-    """The cluster of each family, numbered in the order in which they are met."""
+    """Returns the cluster of each family, numbered in order of appearance."""
     if len(likeness) <= most:
         return list(range(len(likeness)))
     from scipy.cluster.hierarchy import fcluster, ward
@@ -77,7 +77,7 @@ def _clusters(likeness: NDArray[np.float64], most: int) -> list[int]:
 
 
 def _names(families: dict[str, list[str]], of: Sequence[int]) -> list[str]:
-    """The family of most models and how many others there are: "ResNet + 21 more"."""
+    """Returns the largest family and the number of others: "ResNet + 21 more"."""
     inside: dict[int, list[str]] = {}
     for family, cluster in zip(families, of, strict=True):
         inside.setdefault(cluster, []).append(family)
@@ -102,8 +102,8 @@ def _links(likeness: NDArray[np.float64], of: Sequence[int]) -> list[tuple[int, 
     mean = belongs @ likeness @ belongs.T
     found: dict[tuple[int, int], float] = {}
     for one in range(count):
-        others = [other for other in np.argsort(-mean[one], kind="stable").tolist() if other != one][:LINKS]
+        others = [other for other in np.argsort(-mean[one], kind="stable").tolist() if other != one][:MAX_LINKS]
         for other in others:
-            if mean[one, other] >= LEAST_LINK:
+            if mean[one, other] >= MIN_LINK:
                 found[min(one, other), max(one, other)] = float(mean[one, other])
     return [(one, other, weight) for (one, other), weight in sorted(found.items())]

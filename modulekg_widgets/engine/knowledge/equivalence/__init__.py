@@ -1,7 +1,7 @@
-"""Which models and modules compute the same function, told by their data flow: names and classes do not count.
+"""Functional equivalence of models and modules by their traced data flow; names and classes do not count.
 
-Read flow_values.py first (what a value is computed of, each once), then moves.py (where elements come from) and
-normal_forms.py (spellings of one function), reading.py (a trace, or the call of one module, in that form),
-comparison.py (two models: the same or not, and which modules correspond), partings.py (where they part, in words) and
-relation.py (models by name, and the relation sameAs over many).
+Read value_numbering.py first (each distinct expression is one value), then data_movement.py (operators that only move
+elements), normal_forms.py (one form for alternative calls of a function), flow_reader.py (a trace as a function of
+inputs and weights), comparison.py (two models compared), divergence.py (the first difference in words) and
+equivalence_relation.py (models by name, and the relation `sameAs`).
 """

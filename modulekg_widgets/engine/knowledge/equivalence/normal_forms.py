@@ -1,4 +1,4 @@
-"""Spellings of one function: for an operator the form that stands for all of them, equal up to rounding.
+"""Normal forms of operators: one form for calls that compute the same function up to rounding.
 
 Few, and each for a reason that the function states: what has no form here is compared as it is written, so that two
 functions are never taken for one. Copies, moves of elements and writing in place are met in reading.py.
@@ -11,33 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from modulekg_widgets.engine.knowledge.equivalence.flow_values import Expressions, FlowValue
-from modulekg_widgets.engine.knowledge.equivalence.moves import Moves, is_same_memory, places
+from modulekg_widgets.engine.knowledge.equivalence.data_movement import DataMovement, element_indices, has_same_strides
+from modulekg_widgets.engine.knowledge.equivalence.value_numbering import FlowValue, ValueTable
 from modulekg_widgets.engine.operators.signature import plain_name
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
 
-class Spelled:
-    """One call as a form sees it: its arguments with values in the tensors' places."""
+class NormalizedCall:
+    """An operator call with values in place of tensors, as a normal form reads it."""
 
     def __init__(
-        self, flow: Expressions, moves: Moves, operator: OperatorNode, of: Callable[[DataNode], FlowValue]
+        self, flow: ValueTable, moves: DataMovement, operator: OperatorNode, of: Callable[[DataNode], FlowValue]
     ) -> None:
         self.flow, self.moves, self.operator = flow, moves, operator
         self.name = plain_name(operator.name)
         self.arguments: dict[str, Any] = dict(operator.arguments)
-        self.of = of
+        self.value_of = of
 
     def tensor(self, name: str) -> FlowValue:
-        return self.of(self.arguments[name])
+        return self.value_of(self.arguments[name])
 
 
-Form = Callable[[Spelled], "FlowValue | None"]
+Form = Callable[[NormalizedCall], "FlowValue | None"]
 FORMS: dict[str, Form] = {}
 
 
 def form(*names: str) -> Callable[[Form], Form]:
-    """Register what gives the result of an operator, or None for the call as written, with its arguments then."""
+    """Registers a function that returns the result of an operator, or None for the call with changed arguments."""
 
     def register(function: Form) -> Form:
         FORMS.update(dict.fromkeys(names, function))
@@ -47,28 +47,28 @@ def form(*names: str) -> Callable[[Form], Form]:
 
 
 @form("native_batch_norm")
-def batch_norm(call: Spelled) -> None:
-    """Running statistics that are not updated have no use for a momentum."""
+def batch_norm(call: NormalizedCall) -> None:
+    """Drops the momentum, which has no effect on running statistics that are not updated."""
     if call.arguments["training"] is False:
         call.arguments["momentum"] = 0
 
 
 @form("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
-def pool(call: Spelled) -> None:
-    """Without a stride the windows stand side by side."""
+def pool(call: NormalizedCall) -> None:
+    """Sets a missing stride to the kernel size."""
     call.arguments["stride"] = call.arguments["stride"] or call.arguments["kernel_size"]
 
 
 @form("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
-def adaptive_pool(call: Spelled) -> FlowValue | None:
-    """A mean of one element each is what went in."""
+def adaptive_pool(call: NormalizedCall) -> FlowValue | None:
+    """Replaces a pool whose windows have one element by its input."""
     value, sizes = call.tensor("self"), tuple(call.arguments["output_size"])
     return value if value.shape[-len(sizes) :] == sizes else None
 
 
 @form("mean")
-def mean(call: Spelled) -> FlowValue | None:
-    """Dimensions count in any order, from the front or the back, and may be dropped later; so pools to one pixel."""
+def mean(call: NormalizedCall) -> FlowValue | None:
+    """Sorts dimensions and keeps them; a pool to one pixel becomes a mean, too."""
     value, dims = call.tensor("self"), call.arguments.get("dim")
     (result,) = call.operator.outputs[:1]
     if not dims or result.dtype != value.dtype:
@@ -77,62 +77,62 @@ def mean(call: Spelled) -> FlowValue | None:
     kept = tuple(1 if at in over else size for at, size in enumerate(value.shape))
     made = call.flow.value("aten::mean", {"dim": str(over)}, (value,), kept, value.dtype)
     made.operator = made.operator or call.operator
-    return call.moves.reshaped(call.flow, made, result.shape)
+    return call.moves.reshape(call.flow, made, result.shape)
 
 
 @form("as_strided")
-def as_strided(call: Spelled) -> FlowValue | None:
-    """Sizes and strides that a tensor has already, as pools to one pixel give them."""
+def as_strided(call: NormalizedCall) -> FlowValue | None:
+    """Replaces a view with the same sizes and strides by its input."""
     given = call.arguments
-    same = is_same_memory(given["self"], given["size"], given["stride"], given["storage_offset"])
+    same = has_same_strides(given["self"], given["size"], given["stride"], given["storage_offset"])
     return call.tensor("self") if same else None
 
 
 @form("mm")
-def product(call: Spelled) -> FlowValue | None:
-    """Each row of a product comes of one row, so that rows may be in any order."""
+def matmul(call: NormalizedCall) -> FlowValue | None:
+    """Sorts the rows of a matrix product, which are independent of each other."""
     if "out_dtype" in call.arguments:
         return None
-    return _product(call, call.tensor("self"), call.tensor("mat2"))
+    return _matmul(call, call.tensor("self"), call.tensor("mat2"))
 
 
 @form("addmm")
-def product_and_bias(call: Spelled) -> FlowValue | None:
-    """A product and a sum, which torch runs in one where the memory allows it."""
+def matmul_and_bias(call: NormalizedCall) -> FlowValue | None:
+    """Splits a product with bias into a product and a sum."""
     bias, rows = call.tensor("self"), call.tensor("mat1")
     plain = (call.arguments["beta"], call.arguments["alpha"]) == (1, 1) and "out_dtype" not in call.arguments
     if not plain or len(bias.shape) != 1:
         return None
-    result = _product(call, rows, call.tensor("mat2"))
-    return _with_vector(call, result, bias) or _sum(call, result, bias)
+    result = _matmul(call, rows, call.tensor("mat2"))
+    return _add_vector(call, result, bias) or _add(call, result, bias)
 
 
 @form("add")
-def addition(call: Spelled) -> FlowValue | None:
-    """A vector may be added to the last dimension before or after the others are moved."""
+def addition(call: NormalizedCall) -> FlowValue | None:
+    """Adds a vector to the last dimension before other dimensions are moved."""
     one, other = call.arguments["self"], call.arguments["other"]
     if call.arguments["alpha"] != 1 or not (isinstance(one, DataNode) and isinstance(other, DataNode)):
         return None
-    a, b = call.of(one), call.of(other)
+    a, b = call.value_of(one), call.value_of(other)
     if a.dtype != b.dtype:
         return None
-    return _with_vector(call, a, b) or _with_vector(call, b, a) or _sum(call, a, b)
+    return _add_vector(call, a, b) or _add_vector(call, b, a) or _add(call, a, b)
 
 
-def _product(call: Spelled, rows: FlowValue, columns: FlowValue) -> FlowValue:
-    """The product with the rows in the order in which their first elements lie, put back where they belong."""
+def _matmul(call: NormalizedCall, rows: FlowValue, columns: FlowValue) -> FlowValue:
+    """Returns the product with rows sorted by their first element, and moved back."""
     shape = (rows.shape[0], columns.shape[1])
     order = np.arange(rows.shape[0])
     if rows.positions is not None and rows.positions.size:
         order = np.argsort(rows.positions[:, 0], kind="stable")
-        rows = call.moves.moved(call.flow, rows, places(rows.shape)[order])
+        rows = call.moves.gather(call.flow, rows, element_indices(rows.shape)[order])
     made = call.flow.value("aten::mm", {}, (rows, columns), shape, rows.dtype)
     made.operator = made.operator or call.operator
-    return call.moves.moved(call.flow, made, places(shape)[np.argsort(order)])
+    return call.moves.gather(call.flow, made, element_indices(shape)[np.argsort(order)])
 
 
-def _with_vector(call: Spelled, value: FlowValue, vector: FlowValue) -> FlowValue | None:
-    """The sum below the move, if that keeps the last dimension."""
+def _add_vector(call: NormalizedCall, value: FlowValue, vector: FlowValue) -> FlowValue | None:
+    """Returns the sum before the move, if that keeps the last dimension."""
     if value.positions is None or len(vector.shape) != 1 or len(value.shape) < 2:
         return None
     base, size = value.inputs[0], vector.shape[0]
@@ -140,10 +140,10 @@ def _with_vector(call: Spelled, value: FlowValue, vector: FlowValue) -> FlowValu
         return None
     if (value.positions % size != np.arange(size)).any():
         return None
-    return call.moves.moved(call.flow, _sum(call, base, vector), value.positions)
+    return call.moves.gather(call.flow, _add(call, base, vector), value.positions)
 
 
-def _sum(call: Spelled, a: FlowValue, b: FlowValue) -> FlowValue:
+def _add(call: NormalizedCall, a: FlowValue, b: FlowValue) -> FlowValue:
     shape = np.broadcast_shapes(a.shape, b.shape)
     made = call.flow.value("aten::add", {}, (a, b), shape, a.dtype, commutes=True)
     made.operator = made.operator or call.operator

@@ -1,9 +1,8 @@
 """The knowledge graph as files: for other tools by the extension of the file, and back without loss.
 
-Read property_graph.py first (the contents as one graph, which every format writes), then xml_writing.py, graphml.py,
-cytoscape.py and jsonld.py (the formats that are read back, over what they share in flat.py, json_text.py and
-quick_json.py) and graph_reading.py (from such a graph to records). csv_table.py and structures.py are only written.
-files.py reads within limits, and mlflow_runs.py takes the runs of MLflow.
+Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py, cytoscape.py and
+jsonld.py (the formats that are read back, over flat.py and json_text.py) and graph_reading.py (from such a graph to
+records). csv_table.py and structures.py are only written.
 """
 
 from __future__ import annotations
@@ -16,29 +15,39 @@ from typing import Any, TypeVar, cast
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, UnknownNameError, UnwritableFileError, shown
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
+from modulekg_widgets.engine.errors import (
+    GraphFileError,
+    ModuleKGError,
+    UnknownNameError,
+    UnwritableFileError,
+    printable,
+)
 from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
 from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
-from modulekg_widgets.engine.knowledge.exchange.files import checked_path, read_whole
-from modulekg_widgets.engine.knowledge.exchange.graph_reading import from_networkx
-from modulekg_widgets.engine.knowledge.exchange.graphml import read_graphml
+from modulekg_widgets.engine.knowledge.exchange.drawing_formats import csacademy, dot
+from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
+from modulekg_widgets.engine.knowledge.exchange.graph_reader import from_networkx
+from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml, read_graphml
 from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, property_graph, to_networkx
-from modulekg_widgets.engine.knowledge.exchange.structures import csacademy, dot
-from modulekg_widgets.engine.knowledge.exchange.xml_writing import gexf, graphml
+from modulekg_widgets.engine.knowledge.exchange.property_graph import (
+    GRAPH_TYPES,
+    GraphLike,
+    gc_paused,
+    property_graph,
+    to_networkx,
+)
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.registry import Registry
-from modulekg_widgets.engine.safe_files import write_whole
+from modulekg_widgets.engine.safe_files import write_atomic
 
 __all__ = ["export_contents", "export_graph", "exporter", "exporters", "read_contents"]
 
 Exporter = Callable[[nx.DiGraph], Iterable[str]]
 exporters: Registry[Exporter] = Registry("export format")
-Given = TypeVar("Given", bound=Exporter)
+ExporterT = TypeVar("ExporterT", bound=Exporter)
 
 
-def exporter(*extensions: str) -> Callable[[Given], Given]:
+def exporter(*extensions: str) -> Callable[[ExporterT], ExporterT]:
     """Register a function from a `networkx.DiGraph` to the lines of a file, for files with these extensions.
 
     `@mk.exporter("names")` over `def names(graph): yield from graph` makes `graph.export("zoo.names")` write a line per
@@ -80,10 +89,10 @@ def exporter(*extensions: str) -> Callable[[Given], Given]:
             or extension != extension.lower()
         ):
             raise UnknownNameError(
-                f"an extension is written in small letters and without a dot, got {shown(repr(extension))}: "
+                f"an extension is written in small letters and without a dot, got {printable(repr(extension))}: "
                 'write @mk.exporter("ext")'
             )
-    return cast("Callable[[Given], Given]", exporters.register(*extensions))
+    return cast("Callable[[ExporterT], ExporterT]", exporters.register(*extensions))
 
 
 exporter("dot", "gv")(dot)
@@ -105,7 +114,8 @@ _TYPES: dict[Exporter, tuple[str, ...]] = {
 
 
 def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
-    """Write the graph in the format of the file's extension; the file appears whole or not at all. Returns the path.
+    """Writes the graph in the format of the extension, completely or not at all, and returns the path. Returns the
+    path.
 
     Raises `UnknownNameError` for an extension that no exporter is registered for, `UnknownPathError` where there is no
     folder, and `UnwritableFileError` for what cannot be written for another reason.
@@ -114,29 +124,29 @@ def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
     types = _TYPES.get(exporters[_extension(path)])
     if types is None:
         return export_graph(to_networkx(contents), path)
-    with collector_paused():
+    with gc_paused():
         return export_graph(property_graph(contents, types), path)
 
 
-def export_graph(graph: Writable, path: Path) -> Path:
-    """Write a graph that `to_networkx` made, or a part of one; a format of ours takes a `PropertyGraph`, too."""
+def export_graph(graph: GraphLike, path: Path) -> Path:
+    """Writes a graph of `to_networkx`, or a part of one; formats of this package take a `PropertyGraph`, too."""
     write: Callable[[Any], Iterable[str]] = exporters[_extension(path)]
     try:
         text = "".join(line + "\n" for line in write(graph))
     except ModuleKGError:
         raise
     except Exception as error:  # whatever a user's function raises
-        name = shown(str(getattr(write, "__name__", type(write).__name__)))
-        message = f"{type(error).__name__}: {shown(str(error), 300)}"
+        name = printable(str(getattr(write, "__name__", type(write).__name__)))
+        message = f"{type(error).__name__}: {printable(str(error), 300)}"
         raise UnwritableFileError(
-            f"{shown(str(path))!r} is not written: the exporter {name} fails: {message}"
+            f"{printable(str(path))!r} is not written: the exporter {name} fails: {message}"
         ) from error
-    write_whole(path, text.encode("utf-8", "backslashreplace"))
+    write_atomic(path, text.encode("utf-8", "backslashreplace"))
     return path
 
 
 def read_contents(path: str | os.PathLike[str]) -> Contents:
-    """What `export_contents` wrote as GraphML, Cytoscape JSON or JSON-LD, without loss.
+    """Reads a file that `export_contents` wrote as GraphML, Cytoscape JSON or JSON-LD.
 
     Raises `GraphFileError` for a file that is another's, was cut or changed, or is of a newer version.
     """
@@ -144,12 +154,12 @@ def read_contents(path: str | os.PathLike[str]) -> Contents:
     reader = READERS.get(_extension(file))
     if reader is None:
         endings = ", ".join(f".{ending}" for ending in READERS)
-        raise GraphFileError(f"{shown(str(file))!r} cannot be read: a graph is read from {endings}")
+        raise GraphFileError(f"{printable(str(file))!r} cannot be read: a graph is read from {endings}")
     try:
-        with collector_paused():
+        with gc_paused():
             return from_networkx(reader(read_whole(file)))
     except GraphFileError as error:
-        raise GraphFileError(f"{shown(str(file))!r} is no graph that can be read: {error}") from error
+        raise GraphFileError(f"{printable(str(file))!r} is no graph that can be read: {error}") from error
 
 
 def _extension(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""One CSV table of all nodes and edges; no cell of it is a formula to a spreadsheet."""
+"""CSV table of all nodes and edges, safe against formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
-from modulekg_widgets.engine.knowledge.exchange.quick_json import value_text
-from modulekg_widgets.engine.knowledge.property_values import MOST_ITEMS
+from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GraphLike
+from modulekg_widgets.engine.knowledge.facts.property_values import MAX_ITEMS
 
 NODE_COLUMNS = (
     "type", "name", "class", "qualified_class", "count", "models", "parameters", "bytes", "flops", "accuracy",
@@ -19,11 +19,11 @@ NODE_COLUMNS = (
 COLUMNS = ("kind", "id", *NODE_COLUMNS, "source", "target")
 # a cell that begins so is a formula, after blanks too; a semicolon or tab begins a cell where a list is cut by those
 _FORMULA = re.compile("(^[\\s\0]*|[;|\t\r\n]\\s*)(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])")
-_FIRST = frozenset(" =+-@\uff1d\uff0b\uff0d\uff20")  # of a printable text that may be one
+_FORMULA_STARTS = frozenset(" =+-@\uff1d\uff0b\uff0d\uff20")  # of a printable text that may be one
 _UNREADABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-def csv_table(graph: Writable) -> Iterator[str]:
+def csv_table(graph: GraphLike) -> Iterator[str]:
     """A row per node, then a row per edge, told apart by `kind`; cells that do not apply are empty.
 
     `=`, `+`, `-`, `@`, TAB and CR at the beginning of a text stand behind an apostrophe.
@@ -33,9 +33,9 @@ def csv_table(graph: Writable) -> Iterator[str]:
     yield written.getvalue().removesuffix("\n")
 
 
-def _rows(graph: Writable) -> Iterator[Sequence[str | int | float]]:
+def _rows(graph: GraphLike) -> Iterator[Sequence[str | int | float]]:
     yield COLUMNS
-    keys = {key: cell(key) for key in graph.nodes}
+    keys = {key: csv_cell(key) for key in graph.nodes}
     for key, data in graph.nodes.items():
         yield ["node", keys[key], *[_value(data.get(column), column) for column in NODE_COLUMNS], "", ""]
     before = [""] * NODE_COLUMNS[1:].index("count")  # an edge has a type and a count alone
@@ -46,9 +46,9 @@ def _rows(graph: Writable) -> Iterator[Sequence[str | int | float]]:
             yield ["edge", "", kind, *before, count, *behind, keys[start], keys[end]]
 
 
-def cell(text: str) -> str:
-    """`text` so that a spreadsheet shows it and runs nothing."""
-    if text.isprintable() and text[:1] not in _FIRST and ";" not in text and "|" not in text:
+def csv_cell(text: str) -> str:
+    """Returns `text` so that a spreadsheet shows it and evaluates nothing."""
+    if text.isprintable() and text[:1] not in _FORMULA_STARTS and ";" not in text and "|" not in text:
         return text
     readable = _UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     if readable[:1] in ("\t", "\r"):
@@ -62,5 +62,5 @@ def _value(value: Any, column: str) -> str | int | float:
     if type(value) in (bool, int, float):
         return value
     if type(value) is str:
-        return cell(value)
-    return len(value) if column == "models" else cell(value_text(value, column, MOST_ITEMS))
+        return csv_cell(value)
+    return len(value) if column == "models" else csv_cell(value_text(value, column, MAX_ITEMS))

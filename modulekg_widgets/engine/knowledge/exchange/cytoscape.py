@@ -1,4 +1,4 @@
-"""Cytoscape JSON: what `cytoscape(…)` and `cy.json(…)` of cytoscape.js take."""
+"""Cytoscape JSON, as `cytoscape(…)` and `cy.json(…)` of cytoscape.js take it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from typing import Any
 
 import networkx as nx
 
-from modulekg_widgets.engine.knowledge.exchange.flat import Assembly, header, said_once, xml_escaped, xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
+    checked_list,
+    checked_object,
     comma_separated,
     json_line,
-    list_of,
-    object_of,
-    parsed_object,
+    object_text,
+    parse_object,
     read_fields,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import Writable
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
+    GraphAssembly,
+    cache_edge_text,
+    header,
+    xml_escaped,
+    xml_unescaped,
+)
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GraphLike
 
 
-def cytoscape(graph: Writable) -> Iterator[str]:
+def cytoscape(graph: GraphLike) -> Iterator[str]:
     """Cytoscape JSON with every node's attributes in its `data`."""
     yield f'{{"format_version": "1.0", "generated_by": "modulekg-widgets", "data": {json_line(header(graph))},'
     yield '"elements": {"nodes": ['
@@ -34,9 +40,9 @@ def _element(identity: dict[str, str], data: dict[str, Any]) -> str:
     return f'{{"data": {object_text(identity, data)}}}'
 
 
-def _edges(graph: Writable) -> Iterator[str]:
+def _edges(graph: GraphLike) -> Iterator[str]:
     keys = {key: json_line(xml_escaped(key)) for key in graph.nodes}
-    known = said_once(lambda data: object_text({}, data)[1:])
+    known = cache_edge_text(lambda data: object_text({}, data)[1:])
     number = 0
     for start, ends in graph.adj.items():
         for end, data in ends.items():
@@ -46,9 +52,9 @@ def _edges(graph: Writable) -> Iterator[str]:
 
 def read_cytoscape(content: bytes) -> nx.DiGraph:
     """The graph that `cytoscape` wrote; raises `GraphFileError` for any other content."""
-    document = parsed_object(content)
-    assembly = Assembly(object_of(document.get("data"), "'data'"))
-    elements = object_of(document.get("elements"), "'elements'")
+    document = parse_object(content)
+    assembly = GraphAssembly(checked_object(document.get("data"), "'data'"))
+    elements = checked_object(document.get("elements"), "'elements'")
     for node in _data_of(elements, "nodes"):
         assembly.add_node(_key(node.get("id")), read_fields(node, ["id"]))
     for edge in _data_of(elements, "edges"):
@@ -58,8 +64,8 @@ def read_cytoscape(content: bytes) -> nx.DiGraph:
 
 def _data_of(elements: dict[str, Any], group: str) -> Iterator[dict[str, Any]]:
     # cytoscape.js itself writes no list for a group that is empty
-    for element in list_of(elements.get(group, []), f"'{group}'"):
-        yield object_of(object_of(element, "an element").get("data"), "the data of an element")
+    for element in checked_list(elements.get(group, []), f"'{group}'"):
+        yield checked_object(checked_object(element, "an element").get("data"), "the data of an element")
 
 
 def _key(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JSON-LD 1.1 with its context inside: terms of schema.org where they fit, and our own for the rest."""
+"""JSON-LD 1.1 with an embedded context: terms of schema.org where they fit, own terms for the rest."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from urllib.parse import quote, unquote_to_bytes
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, shown
-from modulekg_widgets.engine.knowledge.exchange.flat import STRUCTURED, Assembly, found_instead, header
+from modulekg_widgets.engine.errors import GraphFileError, printable
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
+    checked_list,
     comma_separated,
     json_line,
-    list_of,
-    parsed_object,
+    object_text,
+    parse_object,
     read_fields,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Writable, node_key
-from modulekg_widgets.engine.knowledge.exchange.quick_json import object_text
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
+    STRUCTURED_ATTRIBUTES,
+    GraphAssembly,
+    describe_value,
+    header,
+)
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, GraphLike, node_key
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
@@ -33,12 +38,12 @@ CONTEXT: dict[str, Any] = {
     "@vocab": f"{BASE}terms:",
     "schema": "https://schema.org/",
     "name": "schema:name",
-    **{name: {"@type": "@json"} for name in sorted(STRUCTURED - set(RELATIONS))},
+    **{name: {"@type": "@json"} for name in sorted(STRUCTURED_ATTRIBUTES - set(RELATIONS))},
     **{name: {"@id": _TERMS.get(name, f"{BASE}terms:{name}"), "@type": "@id"} for name in RELATIONS},
 }
 
 
-def jsonld(graph: Writable) -> Iterator[str]:
+def jsonld(graph: GraphLike) -> Iterator[str]:
     """JSON-LD: a node object per node, whose relations are lists of the ids of other nodes."""
     yield f'{{"@context": {json_line(CONTEXT)},'
     yield json_line(header(graph))[1:-1] + ", " + '"@graph": ['
@@ -47,7 +52,7 @@ def jsonld(graph: Writable) -> Iterator[str]:
     yield "]}"
 
 
-def _node(graph: Writable, iris: dict[str, str], key: str, data: dict[str, Any]) -> str:
+def _node(graph: GraphLike, iris: dict[str, str], key: str, data: dict[str, Any]) -> str:
     kind = data.get("type", "Module")
     links: dict[str, list[str]] = defaultdict(list)
     for end, edge in graph.adj[key].items():
@@ -74,16 +79,16 @@ def _iri(key: str, kind: str) -> str:
 
 def read_jsonld(content: bytes) -> nx.DiGraph:
     """The graph that `jsonld` wrote; raises `GraphFileError` for any other content."""
-    document = parsed_object(content)
-    assembly = Assembly(document)
+    document = parse_object(content)
+    assembly = GraphAssembly(document)
     links: list[tuple[str, Any]] = []
-    for node in list_of(document.get("@graph"), "'@graph'"):
+    for node in checked_list(document.get("@graph"), "'@graph'"):
         if type(node) is not dict:
             raise GraphFileError(f"a node is a {type(node).__name__}, not an object")
         key = _key(node.get("@id"))
         assembly.add_node(key, {"type": _type(node), **read_fields(node, ["@id", "@type", "type", *RELATIONS])})
         for relation in RELATIONS:
-            links += [(key, end) for end in list_of(node.get(relation, []), f"{relation!r} of a node")]
+            links += [(key, end) for end in checked_list(node.get(relation, []), f"{relation!r} of a node")]
     for start, end in links:
         assembly.add_edge(start, _key(end))
     return assembly.graph
@@ -97,9 +102,9 @@ def _type(node: dict[str, Any]) -> Any:
 
 def _key(iri: Any) -> str:
     if type(iri) is not str or not iri.startswith(BASE):
-        raise GraphFileError(f"a node's '@id' is {found_instead(iri)}, not one that begins with {BASE!r}")
+        raise GraphFileError(f"a node's '@id' is {describe_value(iri)}, not one that begins with {BASE!r}")
     kind, _, name = iri.removeprefix(BASE).partition(":")
     try:
         return node_key(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
     except ValueError:
-        raise GraphFileError(f"a node's '@id' is {shown(iri)!r}, whose end is no UTF-8") from None
+        raise GraphFileError(f"a node's '@id' is {printable(iri)!r}, whose end is no UTF-8") from None

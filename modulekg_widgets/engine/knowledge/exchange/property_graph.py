@@ -1,51 +1,79 @@
-"""The whole knowledge graph as one property graph: every node and edge type, with plain values as attributes.
+"""The whole knowledge graph as a property graph: nodes and edges of every type, with plain values as attributes.
 
-A node's key is the fingerprint of a module, and `<type>:<name>` for everything else. What a node's attributes say is
-enough to get its record back (`graph_reading.py`); `name` and `count` of a module are there for people.
+`to_networkx(contents)` is public and returns a copy; `property_graph(contents)` is what the export formats read, and
+shares values with the contents. Node types are Module, Model, DataSet, User, Job, Operator and ModuleType; edges are
+contains, feeds, calls, runs, uses, trains, isA and subclassOf.
+
+The key of a module is its fingerprint, of any other node `<type>:<name>`. The attributes of a node suffice to restore
+its record (graph_reader.py); `name` and `count` of a module are for people. Two nodes have one edge: a second
+relation is an attribute of that name.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents, copied, positions
-from modulekg_widgets.engine.knowledge.exchange.collecting import collector_paused
-from modulekg_widgets.engine.knowledge.records import ModelNode
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, copy_values, slot_positions
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.analysis.module_types import ModuleType
 
-STORED = ("Module", "Model", "DataSet", "User", "Job")
-GRAPH_TYPES = (*STORED, "Operator", "ModuleType")
-Types = Iterable[str] | str | None
+
+# -------------------- Context manager that pauses Python's garbage collector while large results are built
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pauses the garbage collector, and restores its state afterwards.
+
+    Else it goes through all that is kept again and again while that grows: two thirds of the time of a large graph.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# ----------------------------------------
+
+
+STORED_TYPES = ("Module", "Model", "DataSet", "User", "Job")
+GRAPH_TYPES = (*STORED_TYPES, "Operator", "ModuleType")
+TypeSelection = Iterable[str] | str | None
 Attributes = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyGraph:
-    """What a format writes; its attributes are called as those of `networkx.DiGraph`, and read in the same way."""
+    """A graph with the read interface of `networkx.DiGraph`, for exporters."""
 
     graph: Attributes
     nodes: dict[str, Attributes] = field(default_factory=dict)
     adj: dict[str, dict[str, Attributes]] = field(default_factory=dict)  # start -> end -> what is known of the edge
 
 
-Writable: TypeAlias = PropertyGraph | nx.DiGraph
+GraphLike: TypeAlias = PropertyGraph | nx.DiGraph
 
 
-def property_graph(contents: Contents, types: Types = None) -> PropertyGraph:
-    """What `to_networkx` gives, to be read only: it shares values with `contents`."""
-    return _Builder(contents, chosen_types(contents, types), own=False).built()
+def property_graph(contents: Contents, types: TypeSelection = None) -> PropertyGraph:
+    """Returns the graph of `to_networkx` for reading only; it shares values with `contents`."""
+    return _Builder(contents, checked_types(contents, types), own=False).built()
 
 
-def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
+def to_networkx(contents: Contents, types: TypeSelection = None) -> nx.DiGraph:
     """The nodes of these types and the edges between them; every edge has a `type`.
 
     `types` are some of Module, Model, DataSet, User, Job, Operator and ModuleType, or "all" of them. By default a
@@ -54,12 +82,12 @@ def to_networkx(contents: Contents, types: Types = None) -> nx.DiGraph:
     what is known of it. It may be changed: nothing of it is shared with `contents`. Raises `UnknownNameError` for
     another type.
     """
-    with collector_paused():
-        return _as_networkx(_Builder(contents, chosen_types(contents, types), own=True).built())
+    with gc_paused():
+        return _as_networkx(_Builder(contents, checked_types(contents, types), own=True).built())
 
 
 def _as_networkx(made: PropertyGraph) -> nx.DiGraph:
-    """The same as a graph of networkx, which keeps copies of the attributes of nodes and edges."""
+    """Returns the same as a networkx graph with copied attributes."""
     graph = nx.DiGraph(**made.graph)
     graph.add_nodes_from(made.nodes)
     for (_, attributes), known in zip(graph.nodes.data(), made.nodes.values(), strict=True):
@@ -73,20 +101,22 @@ def node_key(kind: str, name: str) -> str:
     return name if kind == "Module" else f"{kind}:{name}"
 
 
-def chosen_types(contents: Contents, types: Types) -> frozenset[str]:
-    """The types of nodes that `to_networkx` gives; raises `UnknownNameError`."""
+def checked_types(contents: Contents, types: TypeSelection) -> frozenset[str]:
+    """Returns the checked node types; raises `UnknownNameError`."""
     if types is None:
         alone = not (contents.datasets or contents.users or contents.jobs)
-        return frozenset(("Module",) if alone else (*STORED, "Operator"))
+        return frozenset(("Module",) if alone else (*STORED_TYPES, "Operator"))
     if types == "all":
         return frozenset(GRAPH_TYPES)
     try:
         chosen = frozenset([types] if isinstance(types, str) else types)
     except TypeError:
-        hint = nearest("", GRAPH_TYPES)
-        raise UnknownNameError(f"types of nodes are texts, got {shown(repr(types))}: {hint}") from None
+        hint = closest_match_hint("", GRAPH_TYPES)
+        raise UnknownNameError(f"types of nodes are texts, got {printable(repr(types))}: {hint}") from None
     for kind in chosen - set(GRAPH_TYPES):
-        raise UnknownNameError(f"there is no type of nodes {shown(str(kind))!r}: {nearest(str(kind), GRAPH_TYPES)}")
+        raise UnknownNameError(
+            f"there is no type of nodes {printable(str(kind))!r}: {closest_match_hint(str(kind), GRAPH_TYPES)}"
+        )
     return chosen
 
 
@@ -94,7 +124,7 @@ class _Builder:
     def __init__(self, contents: Contents, types: frozenset[str], own: bool) -> None:
         self.contents = contents
         self.types = types
-        self.own = own  # whether the graph shares nothing that can be changed
+        self.copies_values = own  # whether the graph shares nothing that can be changed
         self.graph = PropertyGraph({"scheme": contents.scheme})
         self.nodes, self.adj = self.graph.nodes, self.graph.adj
 
@@ -122,7 +152,7 @@ class _Builder:
         ends[end] = {"type": relation, **attributes} if edge is None else {**edge, relation: attributes}
 
     def _values(self, values: dict[Any, Any]) -> dict[Any, Any]:
-        return copied(values) if self.own else values
+        return copy_values(values) if self.copies_values else values
 
     # -------------------------------------------------------------- nodes
 
@@ -174,12 +204,12 @@ class _Builder:
             self._add_module_types()
 
     def _add_contains(self) -> None:
-        """The first of all edges, so that no two nodes have another; those of the same places share what is known."""
+        """Adds containment edges first; edges with the same positions share their attributes."""
         nodes = self.nodes
         known: dict[tuple[int, ...], Attributes] = {}
         for key, node in self.contents.modules.items():
             ends = self.adj[key]
-            for child, order in positions(node).items():
+            for child, order in slot_positions(node).items():
                 if child in nodes:
                     edge = known.get(order)
                     if edge is None:
@@ -196,10 +226,10 @@ class _Builder:
 
     def _add_dataflow(self) -> None:
         models = self.contents.models.values()
-        feeds = _per_model((model.name, model.feeds) for model in models)
+        feeds = _counts_per_model((model.name, model.feeds) for model in models)
         for (start, end), counts in feeds.items():
             self._relate(start, end, "feeds", count=sum(counts.values()), models=counts)
-        calls = _per_model((model.name, model.calls) for model in models)
+        calls = _counts_per_model((model.name, model.calls) for model in models)
         for (module, operator), counts in calls.items():
             self._relate(module, node_key("Operator", operator), "calls", count=sum(counts.values()), models=counts)
 
@@ -207,8 +237,7 @@ class _Builder:
 
     def _add_module_types(self) -> None:
         """The types of both levels with their isA edges, and as types of level 0 the classes with their bases."""
-        from modulekg_widgets.engine.knowledge.analysis.module_types import type_names, types_by_level
-        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
+        from modulekg_widgets.engine.knowledge.analysis.module_types import subclass_of, type_names, types_by_level
 
         bases = subclass_of(self.contents)[["class", "base", "distance"]].itertuples(index=False, name=None)
         classes = dict.fromkeys(node.qualified_class for node in self.contents.modules.values())
@@ -230,12 +259,12 @@ class _Builder:
 
     def _add_is_a(self, types: Iterable[ModuleType]) -> None:
         """Edges from modules to types, between which there is no other."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import differences
+        from modulekg_widgets.engine.knowledge.analysis.module_types import differences
 
         for kind, differing in differences(self.contents, types):
             end = node_key("ModuleType", kind.key)
             for member, values in zip(kind.members, differing, strict=True):
-                self.adj[member][end] = {"type": "isA", "differs": copied(values)}
+                self.adj[member][end] = {"type": "isA", "differs": copy_values(values)}
 
 
 def _class_key(name: str) -> str:
@@ -257,7 +286,9 @@ def _triples(counter: Counter[tuple[str, str]]) -> list[list[Any]]:
     return [[first, second, count] for (first, second), count in counter.items()]
 
 
-def _per_model(counters: Iterable[tuple[str, Counter[tuple[str, str]]]]) -> dict[tuple[str, str], dict[str, int]]:
+def _counts_per_model(
+    counters: Iterable[tuple[str, Counter[tuple[str, str]]]],
+) -> dict[tuple[str, str], dict[str, int]]:
     found: dict[tuple[str, str], dict[str, int]] = {}
     for name, counter in counters:
         for pair, count in counter.items():
@@ -271,3 +302,42 @@ def _operators(contents: Contents) -> Counter[str]:
         for (_, operator), count in model.calls.items():
             calls[operator] += count
     return calls
+
+
+# -------------------- Numbers of nodes and edges of the exported graph, counted without building it
+
+
+def node_count(contents: Contents) -> int:
+    """The number of nodes of `to_networkx(contents)`."""
+    groups = {
+        "Module": contents.modules, "Model": contents.models, "DataSet": contents.datasets, "User": contents.users,
+        "Job": contents.jobs, "Operator": {name for model in contents.models.values() for _, name in model.calls},
+    }  # fmt: skip
+    return sum(len(groups[kind]) for kind in checked_types(contents, None))
+
+
+def edge_count(contents: Contents) -> int:
+    """The number of edges of `to_networkx(contents)`: of pairs of nodes with one relation or several."""
+    pairs = set(_containment_pairs(contents))
+    if "Model" not in checked_types(contents, None):
+        return len(pairs)
+    modules, models = contents.modules, contents.models.values()
+    pairs.update(pair for model in models for pair in model.feeds if pair[0] in modules and pair[1] in modules)
+    calls = {pair for model in models for pair in model.calls if pair[0] in modules}
+    return len(pairs) + len(calls) + sum(model.root in modules for model in models) + _count_job_edges(contents)
+
+
+def _containment_pairs(contents: Contents) -> Iterator[tuple[str, str]]:
+    modules = contents.modules
+    for key, node in modules.items():
+        for _, child in node.slots:
+            if child in modules:
+                yield key, child
+
+
+def _count_job_edges(contents: Contents) -> int:
+    """Edges from the user to a job, and from it to its data set and model."""
+    return sum(
+        (job.user in contents.users) + (job.dataset in contents.datasets) + (job.model in contents.models)
+        for job in contents.jobs.values()
+    )

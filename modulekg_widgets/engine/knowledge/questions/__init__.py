@@ -1,19 +1,19 @@
-"""What can be asked of a knowledge graph: the methods of `mk.KnowledgeGraph` that answer from its contents alone.
+"""Methods of `mk.KnowledgeGraph` that answer questions from the contents of the graph.
 
-Read usage.py first (who used what), then analysis.py (types, centrality, what models share), equivalence.py (what
-computes the same), prediction.py (values of models, and models for a task) and exchange.py (the graph for other tools).
-The answers are computed by the modules of their subjects, which are imported when they are asked for.
+usage.py (who used what), analysis.py (types, centrality, overlap of models), equivalence.py (models that compute the
+same), prediction.py (values of models, models for a task) and exchange.py (export). Each method imports the file that
+computes its answer when it is called.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 class Questions(ABC):
-    """What can be asked of `contents`, which are those of one moment."""
+    """Base class of the methods that answer from `contents()`."""
 
     @abstractmethod
     def contents(self) -> Contents:

@@ -1,4 +1,4 @@
-"""Questions that the structures alone answer: types, how often they occur, what is central and what is shared."""
+"""Questions answered by the structures alone: types, frequencies, centrality and overlap of models."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
-    from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-    from modulekg_widgets.engine.knowledge.contents import Contents
+    from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
+    from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 
 class AnalysisQuestions(Questions):
     """Relations, statistics and comparisons of modules and models, with a plot of each."""
 
-    _alike: tuple[Contents, SimilarModels] | None = None  # for as long as the graph stays the same
+    _alike: tuple[Contents, SimilarityIndex] | None = None  # for as long as the graph stays the same
 
     # -------------------------------------------------------------- relations
 
     def is_a(self, level: int = 1) -> pd.DataFrame:
-        """The abstract type of each module, and where a module is not as most of its type are.
+        """Returns the abstract type of each module, and its differences from most modules of the type.
 
         Parameters
         ----------
@@ -51,26 +51,26 @@ class AnalysisQuestions(Questions):
         >>> kg.is_a()["differs"].tolist()
         [{}, {'p': 0.5}]
         """
-        from modulekg_widgets.engine.knowledge.analysis.relations import is_a
+        from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
 
         return is_a(self.contents(), level)
 
     def subclass_of(self) -> pd.DataFrame:
-        """Every class with the classes above it, as `class`, `base` and `distance` in the order of resolution."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import subclass_of
+        """Every class with the classes above it, as `class`, `base` and `max_difference` in the order of resolution."""
+        from modulekg_widgets.engine.knowledge.analysis.module_types import subclass_of
 
         return subclass_of(self.contents())
 
     def families(self) -> pd.DataFrame:
         """The models that differ in depth and sizes alone, as `family`, `count`, `models`, `class`."""
-        from modulekg_widgets.engine.knowledge.analysis.relations import families
+        from modulekg_widgets.engine.knowledge.analysis.module_types import families
 
         return families(self.contents())
 
     # -------------------------------------------------------------- statistics
 
     def rank_frequency(self, level: str | None = None) -> RankFrequency:
-        """How the uses of modules fall with their rank, with a fitted power law and its alternatives.
+        """Returns structures by frequency of use, with a fitted power law and its alternatives.
 
         Parameters
         ----------
@@ -131,12 +131,12 @@ class AnalysisQuestions(Questions):
         >>> kg.importance("in_degree")["in_degree"].tolist()
         [2, 1, 0]
         """
-        from modulekg_widgets.engine.knowledge.analysis.importance import importance
+        from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 
         return importance(self.contents(), measure, level)
 
     def communities(self, method: str = "louvain", seed: int = 0, level: str | None = None) -> pd.DataFrame:
-        """Modules that are built of each other more than of the rest.
+        """Returns communities of modules: groups that are built of each other more than of others.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class AnalysisQuestions(Questions):
     # -------------------------------------------------------------- comparison
 
     def overlap(self, shared: bool = False) -> pd.DataFrame:
-        """What each two models have in common.
+        """Returns the share of common structures of each two models.
 
         Parameters
         ----------
@@ -202,12 +202,12 @@ class AnalysisQuestions(Questions):
         >>> kg.overlap().loc["a"].tolist(), kg.overlap(shared=True).loc["a"].tolist()
         ([1.0, 0.2], [3, 1])
         """
-        from modulekg_widgets.engine.knowledge.analysis.comparison import overlap
+        from modulekg_widgets.engine.knowledge.analysis.similarity import overlap
 
         return overlap(self.contents(), shared)
 
     def difference(self, a: str, b: str) -> pd.DataFrame:
-        """The modules of two models, and how often each has them.
+        """Returns the modules of two models with their number of occurrences in each.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class AnalysisQuestions(Questions):
         >>> kg.difference("a", "b").query("`class` == 'Linear'")[["where", "first", "second"]].values.tolist()
         [['both', 1, 1]]
         """
-        from modulekg_widgets.engine.knowledge.analysis.comparison import difference
+        from modulekg_widgets.engine.knowledge.analysis.similarity import difference
 
         return difference(self.contents(), a, b)
 
@@ -270,20 +270,20 @@ class AnalysisQuestions(Questions):
         >>> kg.similar("of 2")[["model", "shared"]].round(2).values.tolist()
         [['of 3', 0.33]]
         """
-        from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarModels
-        from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.traced import described
-        from modulekg_widgets.engine.knowledge.usage import checked_number
+        from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
+        from modulekg_widgets.engine.knowledge.facts.traced import describe_model
+        from modulekg_widgets.engine.knowledge.facts.usage import checked_number
+        from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 
         n, contents = checked_number(n), self.contents()
         known = isinstance(model, str)
-        record = record_in(contents, model) if known else described(model, None, contents.scheme)
+        record = find_record(contents, model) if known else describe_model(model, None, contents.scheme)
         if self._alike is None or self._alike[0] is not contents:
-            self._alike = contents, SimilarModels(contents)
-        return self._alike[1].like(record, n, model if known else None)
+            self._alike = contents, SimilarityIndex(contents)
+        return self._alike[1].most_similar(record, n, model if known else None)
 
     def plot(self, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
-        """A picture of what a question answers, by matplotlib.
+        """Plots the answer to a question with matplotlib.
 
         Parameters
         ----------

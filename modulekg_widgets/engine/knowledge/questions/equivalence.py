@@ -1,4 +1,4 @@
-"""Questions that the data flow of models answers: what computes the same, whatever it is called."""
+"""Questions answered by the data flow of models: modules that compute the same under other names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EquivalenceQuestions(Questions):
     def equivalent(
         self, a: nn.Module | str, b: nn.Module | str, args: Any = None, kwargs: Mapping[str, Any] | None = None
     ) -> Equivalence:
-        """Whether two models compute the same, by their data flow: names and classes do not count.
+        """Compares two models by their data flow; names and classes do not count.
 
         Operators, their settings and shapes are compared, weights by shape and by where they are read; the models are
         followed in eval mode on tensors without data, and stay as they are. Few spellings of one function are known
@@ -39,7 +39,8 @@ class EquivalenceQuestions(Questions):
         Returns
         -------
         Equivalence
-            It iterates over pairs of paths that compute the same. `same`; `modules`, those pairs with their classes;
+            It iterates over pairs of paths that compute the same. `is_same_value`; `modules`, those pairs with their
+            classes;
             `parameters`, the weights that correspond, where the models are the same; `differs`, the first operators
             where they part, in words.
 
@@ -67,12 +68,12 @@ class EquivalenceQuestions(Questions):
         >>> list(found)
         [('', ''), ('inner', '0'), ('outer', '3')]
         """
-        from modulekg_widgets.engine.knowledge.equivalence.relation import equivalent
+        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import equivalent
 
         return equivalent(a, b, args, kwargs, self._known_builders())
 
     def same_as(self, models: Iterable[str] | None = None) -> pd.DataFrame:
-        """The relation sameAs: structures of different classes that compute the same function of what they are given.
+        """Returns structures of different classes that compute the same function of their inputs.
 
         Models are built and traced as `equivalent` does, so it takes longer than other relations.
 
@@ -93,7 +94,7 @@ class EquivalenceQuestions(Questions):
         UnknownNameError
             For a name that no builder of this session has.
         """
-        from modulekg_widgets.engine.knowledge.equivalence.relation import same_as
+        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import same_as
 
         return same_as(self.contents(), self._known_builders(), models)
 

@@ -1,4 +1,4 @@
-"""The graph for other tools: as a networkx graph, and as files."""
+"""Export of the graph to networkx and to files."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class ExchangeQuestions(Questions):
 
     def number_of_nodes(self) -> int:
         """The number of nodes of `to_networkx()`."""
-        from modulekg_widgets.engine.knowledge.exchange.counting import node_count
+        from modulekg_widgets.engine.knowledge.exchange.property_graph import node_count
 
         return node_count(self.contents())
 
     def number_of_edges(self) -> int:
         """The number of edges of `to_networkx()`."""
-        from modulekg_widgets.engine.knowledge.exchange.counting import edge_count
+        from modulekg_widgets.engine.knowledge.exchange.property_graph import edge_count
 
         return edge_count(self.contents())
 

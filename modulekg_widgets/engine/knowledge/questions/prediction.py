@@ -1,20 +1,20 @@
-"""Questions about models that nobody has trained: their values, and which suit a task."""
+"""Questions about models that nobody has trained: predicted values, and models for a task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.knowledge.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.questions import Questions
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
+    from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
+    from modulekg_widgets.engine.knowledge.prediction.data.observations import FeatureCache
     from modulekg_widgets.engine.knowledge.prediction.predictor import Prediction, Predictor
-    from modulekg_widgets.engine.knowledge.records import ModelRecord
     from modulekg_widgets.engine.knowledge.suggestion.candidates import Candidate, Ranking
     from modulekg_widgets.engine.knowledge.suggestion.generation import Generated
 
@@ -26,7 +26,7 @@ class PredictionQuestions(Questions):
     """
 
     builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
-    _fitted: tuple[Contents, KnownFeatures, dict[str, Predictor]] | None = None
+    _fitted: tuple[Contents, FeatureCache, dict[str, Predictor]] | None = None
 
     def predict(
         self,
@@ -40,7 +40,7 @@ class PredictionQuestions(Questions):
         device: str | None = None,
         extrapolate: bool = False,
     ) -> Prediction:
-        """The value that a model would reach, from its structure, size, cost and training, with its uncertainty.
+        """Predicts the value that a model would reach, with an interval, from structure, size, cost and training.
 
         It is learnt from all results of the jobs of the graph, and for accuracies from what torchvision publishes. Of a
         data set of which few are known, the values on others tell as much as these few show.
@@ -89,17 +89,21 @@ class PredictionQuestions(Questions):
         >>> mk.KnowledgeGraph().predict("acc@1", model).low > 60  # doctest: +SKIP
         True
         """
-        from modulekg_widgets.engine.knowledge.prediction.features import record_in
-        from modulekg_widgets.engine.knowledge.traced import described
+        from modulekg_widgets.engine.knowledge.facts.traced import describe_model
+        from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 
         known = isinstance(model, str)
-        record = record_in(self.contents(), model) if known else described(model, None, "structure", args, kwargs, True)
+        record = (
+            find_record(self.contents(), model)
+            if known
+            else describe_model(model, None, "structure", args, kwargs, True)
+        )
         return self._predictor(target).predict([record], dataset, device, training, extrapolate)[0]
 
     def evaluate_prediction(
         self, target: str = "acc@1", dataset: str | None = None, device: str | None = None, **options: Any
     ) -> pd.DataFrame:
-        """How well `target` is told of families of models that have not been seen, beside simple baselines.
+        """Evaluates predictions of `target` for left-out families of models, beside simple baselines.
 
         Parameters
         ----------
@@ -119,7 +123,8 @@ class PredictionQuestions(Questions):
         pandas.DataFrame
             A row per predictor: `predictor`, `rho` (Spearman's rank correlation), `mae` (in the unit of the values),
             `families`, `models` (their numbers), `rho_std`, `mae_std` (over the seeds of the GNN), `coverage` (the
-            part of the values inside the 90 % intervals), `relative` (the median of the relative error), `n` (values).
+            part of the values inside the 90 % intervals), `relative_to_mean` (the median of the relative error), `n`
+            (values).
 
         Raises
         ------
@@ -150,7 +155,7 @@ class PredictionQuestions(Questions):
         device: str | None = None,
         **options: Any,
     ) -> Ranking[Candidate]:
-        """The known models and blocks that promise most on a data set within a budget.
+        """Returns the known models and blocks with the best prediction on a data set within a budget.
 
         Known are the models of the graph and torchvision's published ones.
 
@@ -210,7 +215,7 @@ class PredictionQuestions(Questions):
         n: int = 5,
         **options: Any,
     ) -> Ranking[Generated]:
-        """New models that vary width, depth and blocks of known ones towards an objective, by a small evolution.
+        """Generates new models that vary width, depth and blocks of known ones, by a small evolutionary search.
 
         Parameters
         ----------
@@ -248,30 +253,30 @@ class PredictionQuestions(Questions):
         >>> found[0].build()  # doctest: +SKIP
         """
         from modulekg_widgets.engine.knowledge.suggestion.generation import generate
-        from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZES
+        from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZE_COSTS
 
         target = objective if isinstance(objective, str) else "acc@1"
         against = options.get("against")
-        if isinstance(against, str) and against not in SIZES:
+        if isinstance(against, str) and against not in SIZE_COSTS:
             options["costs"] = self._predictor(against)
         return generate(self.contents(), objective, budget, n, **self._with_own(options, target))
 
     def _with_own(self, options: Mapping[str, Any], target: str) -> dict[str, Any]:
-        """The options of a search, with what this graph knows of itself."""
+        """Returns the options of a search with the builders and the predictor of this graph."""
         target = options.get("target", target)
         builders = {**self.builders, **(options.get("builders") or {})}
         return {"predictor": self._predictor(target), **options, "builders": builders}
 
     def _predictor(self, target: str) -> Predictor:
         """Fitted once for as long as the graph stays the same."""
-        from modulekg_widgets.engine.knowledge.jobs import checked_name
-        from modulekg_widgets.engine.knowledge.prediction.observations import KnownFeatures
+        from modulekg_widgets.engine.knowledge.facts.jobs import checked_name
+        from modulekg_widgets.engine.knowledge.facts.units import canonical_target
+        from modulekg_widgets.engine.knowledge.prediction.data.observations import FeatureCache
         from modulekg_widgets.engine.knowledge.prediction.predictor import fitted_predictor
-        from modulekg_widgets.engine.knowledge.units import target_named
 
-        contents, target = self.contents(), target_named(checked_name(target, "target"))
+        contents, target = self.contents(), canonical_target(checked_name(target, "target"))
         if self._fitted is None or self._fitted[0] is not contents:
-            self._fitted = contents, KnownFeatures(), {}
+            self._fitted = contents, FeatureCache(), {}
         _, features, known = self._fitted
         if target not in known:
             known[target] = fitted_predictor(contents, target, features)

@@ -1,4 +1,4 @@
-"""Questions about use: who used what, and with which success."""
+"""Questions about use: structures, users and data sets by jobs and their accuracy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modulekg_widgets.engine.knowledge.questions import Questions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from modulekg_widgets.engine.knowledge.jobs import Moment
+    from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike
 
 
 class UsageQuestions(Questions):
@@ -21,12 +21,12 @@ class UsageQuestions(Questions):
         level: str | None = None,
         *,
         over: str = "models",
-        since: Moment = None,
-        until: Moment = None,
+        since: TimeLike = None,
+        until: TimeLike = None,
         user: str | None = None,
         dataset: str | None = None,
     ) -> pd.DataFrame:
-        """The structures with most occurrences.
+        """Returns the structures with the most occurrences.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class UsageQuestions(Questions):
         >>> kg.most_used(1)[["count", "models", "class"]].values.tolist()
         [[2, 1, 'ReLU']]
         """
-        from modulekg_widgets.engine.knowledge.usage import most_used
+        from modulekg_widgets.engine.knowledge.facts.usage import most_used
 
         return most_used(self.contents(), n, level, over=over, since=since, until=until, user=user, dataset=dataset)
 
@@ -73,10 +73,10 @@ class UsageQuestions(Questions):
         user: str | None = None,
         dataset: str | None = None,
         model: str | None = None,
-        since: Moment = None,
-        until: Moment = None,
+        since: TimeLike = None,
+        until: TimeLike = None,
     ) -> pd.DataFrame:
-        """Who trained what on which data.
+        """Returns the jobs with user, data set, model, accuracy and times.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class UsageQuestions(Questions):
         PropertyError
             For a time that is none.
         """
-        from modulekg_widgets.engine.knowledge.usage import jobs_table
+        from modulekg_widgets.engine.knowledge.facts.usage import jobs_table
 
         return jobs_table(self.contents(), user, dataset, model, since, until)
 
@@ -134,7 +134,7 @@ class UsageQuestions(Questions):
         >>> kg.module_statistics()[["class", "jobs", "accuracy", "best"]].values.tolist()
         [['ReLU', 2, 0.625, 0.75]]
         """
-        from modulekg_widgets.engine.knowledge.usage import module_statistics
+        from modulekg_widgets.engine.knowledge.facts.usage import module_statistics
 
         return module_statistics(self.contents(), dataset, level)
 
@@ -178,6 +178,6 @@ class UsageQuestions(Questions):
         >>> kg.best_modules(level="op", top=1)[["class", "accuracy", "in_others"]].values.tolist()
         [['GELU', 0.9, 0], ['Linear', 0.9, 1]]
         """
-        from modulekg_widgets.engine.knowledge.usage import best_modules
+        from modulekg_widgets.engine.knowledge.facts.usage import best_modules
 
         return best_modules(self.contents(), n, level, dataset=dataset, top=top)

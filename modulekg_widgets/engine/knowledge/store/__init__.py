@@ -1,1 +1,1 @@
-"""The graph in a database: its tables, its rows, and what reads and writes them."""
+"""Store of a knowledge graph in SQLite, PostgreSQL or memory: schema, rows, reader and writer."""

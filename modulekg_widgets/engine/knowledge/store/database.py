@@ -1,4 +1,4 @@
-"""The store: a database that is opened with care, read in snapshots and written one transaction after the other."""
+"""The database of a graph: opened with checks, read in snapshots, written in one transaction at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from modulekg_widgets.engine.errors import StoreError, shown
+from modulekg_widgets.engine.errors import StoreError, printable
 from modulekg_widgets.engine.knowledge.store.schema import (
     APPLICATION_ID,
     SCHEMA_VERSION,
-    create,
+    create_tables,
     meta,
     migrate,
     read_meta,
@@ -54,11 +54,11 @@ class Store:
         self._file: tuple[int, int] | None = None  # which file it is, should another take its place
         try:
             with self._errors():
-                self.scheme = self._opened(scheme)
+                self.scheme = self._open(scheme)
         except BaseException:
             self.close()
             raise
-        self._file = self._identity()
+        self._file = self._file_identity()
 
     @property
     def in_memory(self) -> bool:
@@ -79,29 +79,31 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """A connection that sees the store as it was when it began."""
         self._check_file()
-        with self._errors(), self._held(), self.engine.connect() as connection, connection.begin():
+        with self._errors(), self._memory_locked(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """The one connection that writes; all of it is kept when the block ends, nothing when it raises."""
+        """Opens the one writing connection; all is committed at the end of the block, nothing if it raises."""
         self._check_file()
-        with self._errors(), self._held(), self._alone() as connection:
+        with self._errors(), self._memory_locked(), self._write_transaction() as connection:
             self._check_version(connection)
             yield connection
             write_meta(connection, "revision", str(self.revision_in(connection) + 1))
 
     def _check_file(self) -> None:
-        """Stay with the file that was opened: what is written to one that was moved is found by nobody."""
-        if self._identity() != self._file:
+        """Raises `StoreError` if the file was moved or replaced since it was opened."""
+        if self._file_identity() != self._file:
             raise StoreError(f"{self} was moved, removed or replaced: open it where it is now")
 
     def _check_version(self, connection: Connection) -> None:
-        """Write only what others, who may have brought the tables to another version since, can read."""
+        """Raises `StoreError` if another process has changed the schema version."""
         if (version := read_meta(connection, "schema_version")) != str(SCHEMA_VERSION):
-            raise StoreError(f"{self} was changed to schema version {shown(str(version))}: upgrade modulekg-widgets")
+            raise StoreError(
+                f"{self} was changed to schema version {printable(str(version))}: upgrade modulekg-widgets"
+            )
 
-    def _identity(self) -> tuple[int, int] | None:
+    def _file_identity(self) -> tuple[int, int] | None:
         if self.path is None:
             return None
         try:
@@ -112,10 +114,10 @@ class Store:
 
     @staticmethod
     def revision_in(connection: Connection) -> int:
-        """The revision that a transaction sees."""
+        """Returns the revision that a transaction sees."""
         text = read_meta(connection, "revision") or ""
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise StoreError(f"the store's revision is {shown(text)!r}, no number: it is damaged")
+            raise StoreError(f"the store's revision is {printable(text)!r}, no number: it is damaged")
         return int(text)
 
     def close(self) -> None:
@@ -137,7 +139,7 @@ class Store:
         return self._engine
 
     def _after_fork(self) -> None:
-        """Connections do not survive a fork, and a thread of the parent may have held the one of a store in memory."""
+        """Renews lock and connections, which do not survive a fork."""
         self._memory_lock = threading.RLock()
         self.close()
         self._process = os.getpid()
@@ -155,14 +157,14 @@ class Store:
 
         return server_engine(self.url)
 
-    def _opened(self, scheme: str | None) -> str:
+    def _open(self, scheme: str | None) -> str:
         """Check or make the tables; returns the scheme of the store."""
         with self.engine.connect() as connection, connection.begin():
             self._check(connection)
             names = inspect(connection).get_table_names()
         if meta.name not in names:
             self._create(scheme or "structure")
-        return self._settled(scheme)
+        return self._checked_scheme(scheme)
 
     def _check(self, connection: Connection) -> None:
         driver = connection.connection.driver_connection
@@ -170,30 +172,30 @@ class Store:
             return
         names = inspect(connection).get_table_names()
         if names and meta.name not in names:
-            raise StoreError(f"{shown(str(self.path))!r} is the database of another program: name another file")
+            raise StoreError(f"{printable(str(self.path))!r} is the database of another program: name another file")
         if names:
             check_file(driver, self.path)
 
     def _create(self, scheme: str) -> None:
-        with self._alone() as connection:
+        with self._write_transaction() as connection:
             if meta.name not in inspect(connection).get_table_names():  # nobody else was faster
-                create(connection, scheme)
+                create_tables(connection, scheme)
                 if self.path is not None:
                     connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
         self.close()  # new connections know the file as ours and set its journal
-        self._file = self._identity()
+        self._file = self._file_identity()
 
-    def _settled(self, scheme: str | None) -> str:
+    def _checked_scheme(self, scheme: str | None) -> str:
         with self.engine.connect() as connection, connection.begin():
             version, found = read_meta(connection, "schema_version") or "", read_meta(connection, "scheme")
         if not (version.isascii() and version.isdecimal() and int(version[:10]) > 0):
-            raise StoreError(f"{self} has the schema version {shown(version)!r}, no number: it is damaged")
+            raise StoreError(f"{self} has the schema version {printable(version)!r}, no number: it is damaged")
         if int(version) > SCHEMA_VERSION:
             raise StoreError(
                 f"{self} has schema version {version}, this package knows {SCHEMA_VERSION}: upgrade modulekg-widgets"
             )
         if found not in ("structure", "seed"):
-            raise StoreError(f"{self} merges by {shown(str(found))!r}, which is no scheme: it is damaged")
+            raise StoreError(f"{self} merges by {printable(str(found))!r}, which is no scheme: it is damaged")
         if scheme is not None and scheme != found:
             raise StoreError(f"{self} merges by scheme={found!r}, asked for {scheme!r}: open it without a scheme")
         if int(version) < SCHEMA_VERSION:
@@ -201,7 +203,7 @@ class Store:
         return found
 
     def _migrate(self) -> None:
-        with self._alone() as connection:
+        with self._write_transaction() as connection:
             version = int(read_meta(connection, "schema_version") or SCHEMA_VERSION)
             if version < SCHEMA_VERSION:  # nobody else was faster
                 migrate(connection, version)
@@ -209,8 +211,8 @@ class Store:
     # -------------------------------------------------------------- locks and errors
 
     @contextmanager
-    def _alone(self) -> Iterator[Connection]:
-        """A transaction that no other one writes beside."""
+    def _write_transaction(self) -> Iterator[Connection]:
+        """Opens a transaction that excludes other writers."""
         with self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             if self.dialect == "postgresql":  # what the writer before did is seen once the lock is there
@@ -221,7 +223,7 @@ class Store:
                 yield connection
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _memory_locked(self) -> Iterator[None]:
         if self.in_memory:
             _ = self.engine  # after a fork with a lock of its own
             with self._memory_lock:
@@ -231,62 +233,62 @@ class Store:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What the database reports, as our own error."""
+        """Converts errors of the database to `StoreError`."""
         try:
             yield
         except SQLAlchemyError as error:
-            raise self._explained(getattr(error, "orig", None) or error) from error
+            raise self._store_error(getattr(error, "orig", None) or error) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._explained(error) from error
+            raise self._store_error(error) from error
 
-    def _explained(self, cause: object) -> StoreError:
+    def _store_error(self, cause: object) -> StoreError:
         reason = str(cause).strip() or type(cause).__name__
         remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in reason), "")
-        return StoreError(f"{self}: {shown(reason, 300)}{remedy}")
+        return StoreError(f"{self}: {printable(reason, 300)}{remedy}")
 
     def __str__(self) -> str:
         if self.url is None:
             return "the store in memory"
         if self.path is not None:
-            return f"the store {shown(str(self.path), 200)!r}"
-        return f"the store {shown(self.url.render_as_string(hide_password=True), 200)!r}"
+            return f"the store {printable(str(self.path), 200)!r}"
+        return f"the store {printable(self.url.render_as_string(hide_password=True), 200)!r}"
 
 
 def url_of(location: Location) -> URL:
     """The database's URL for a path or URL; raises `StoreError` for kinds of databases that are not served."""
     text = os.fspath(location) if isinstance(location, (str, os.PathLike)) else location
     if not isinstance(text, str) or not text:
-        raise StoreError(f"a store is a path or a URL, got {shown(repr(location))}")
+        raise StoreError(f"a store is a path or a URL, got {printable(repr(location))}")
     if "\0" in text:
-        raise StoreError(f"a path holds no NUL: {shown(text)!r}")
+        raise StoreError(f"a path holds no NUL: {printable(text)!r}")
     scheme, separator, _ = text.partition("://")
     if not separator:
         return _file_url(text)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
-        raise StoreError(f"{shown(scheme)!r}://… is no URL of a database: {shown(str(error))}") from None
+        raise StoreError(f"{printable(scheme)!r}://… is no URL of a database: {printable(str(error))}") from None
     if url.get_backend_name() == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     if url.drivername != "sqlite":
-        raise StoreError(f"{shown(url.drivername)!r} is no kind of store: use sqlite:///file.db or postgresql://…")
+        raise StoreError(f"{printable(url.drivername)!r} is no kind of store: use sqlite:///file.db or postgresql://…")
     if url.query:
-        raise StoreError(f"a file takes no {shown(next(iter(url.query)))!r}: write sqlite:///file.db alone")
+        raise StoreError(f"a file takes no {printable(next(iter(url.query)))!r}: write sqlite:///file.db alone")
     return _file_url(url.database or "")
 
 
-def existing(location: Location) -> Location:
-    """`location`, if there is a store to read: what is only read must not be made by mistake; raises `StoreError`."""
+def checked_existing(location: Location) -> Location:
+    """Returns `location` if there is a store; raises `StoreError`, so that reading creates no file."""
     url = url_of(location)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise StoreError(
-            f"there is no store {shown(str(location))!r}: a graph in a file, zoo.db, is made by opening it"
+            f"there is no store {printable(str(location))!r}: a graph in a file, zoo.db, is made by opening it"
         )
     return location
 
 
 def _file_url(path: str) -> URL:
-    """The URL of a file, from wherever the process goes later."""
+    """Returns the URL of a file, independent of the working directory."""
     if path in ("", ":memory:"):
         raise StoreError("a store in memory has no name: leave `store` out")
     return URL.create("sqlite", database=os.path.abspath(path))

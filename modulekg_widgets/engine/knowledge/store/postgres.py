@@ -1,4 +1,4 @@
-"""PostgreSQL as a store for teams: connections, and COPY for many rows."""
+"""PostgreSQL as a shared store: connections, and COPY for many rows."""
 
 from __future__ import annotations
 

@@ -1,31 +1,32 @@
-"""Between the records of the graph and the rows of the store's tables."""
+"""Conversion between records of the graph and rows of the store."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table
 
-from modulekg_widgets.engine.errors import PropertyError, StoreError, shown
-from modulekg_widgets.engine.knowledge.contents import DataSetNode, JobNode, UserNode, positions
-from modulekg_widgets.engine.knowledge.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.property_values import decode, decode_history, encode, encode_history
-from modulekg_widgets.engine.knowledge.records import FINGERPRINTS, ModelNode, StructureNode
+from modulekg_widgets.engine.errors import PropertyError, StoreError, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode, slot_positions
+from modulekg_widgets.engine.knowledge.facts.jobs import checked_seconds
+from modulekg_widgets.engine.knowledge.facts.property_values import decode, decode_history, encode, encode_history
+from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, ModelNode, StructureNode
 
 Node = TypeVar("Node")
 Row = tuple[Any, ...]
 _dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 _JSON_SCALARS = {str, int, float, bool, type(None)}
-COPY_FROM = 1000  # rows; fewer are inserted sooner than a COPY is set up
-_STORABLE = 1 << 63
+MIN_COPY_ROWS = 1000  # rows; fewer are inserted sooner than a COPY is set up
+_MAX_INTEGER = 1 << 63
 
 
-def key_of(name: str) -> str:
-    """The key of a node that is known by its name; names may be of any length and hold any character."""
+def name_key(name: str) -> str:
+    """Returns the key of a named node; names may have any length and characters."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -38,7 +39,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The name that `escaped` made a text of."""
+    """Returns the name that `escaped` converted."""
     if "\\" not in text:
         return text
     # backslashes come as pairs, as NUL and as surrogates; everything else stands for itself
@@ -62,28 +63,28 @@ def _with_characters(part: str) -> str:
 
 
 def module_properties(node: StructureNode) -> str:
-    """What a module's row holds beside its class; the children are edges."""
+    """Returns the properties of a module's row as text; its children are edges."""
     values = {
         "qualified_class": node.qualified_class, "bases": node.bases, "hyperparameters": node.hyperparameters,
         "tensors": node.tensors, "parameters": node.parameters, "bytes": node.bytes,
         "empty_slots": [(position, name) for position, (name, child) in enumerate(node.slots) if child is None],
     }  # fmt: skip
-    if set(map(type, node.hyperparameters.values())) <= _JSON_SCALARS and (text := _quickly(values)) is not None:
+    if set(map(type, node.hyperparameters.values())) <= _JSON_SCALARS and (text := _fast_encode(values)) is not None:
         return text
     shapes = {name: None if shape is None else list(shape) for name, shape in node.tensors.items()}
     empty = [list(slot) for slot in values["empty_slots"]]
     return encode({**values, "bases": list(node.bases), "tensors": shapes, "empty_slots": empty})
 
 
-def contains(node: StructureNode) -> Iterable[tuple[str, str]]:
-    """(fingerprint of the child, the slots that it takes as text), each child once."""
-    for child, places in positions(node).items():
+def contains_rows(node: StructureNode) -> Iterable[tuple[str, str]]:
+    """Yields (fingerprint of the child, its slots as text), each child once."""
+    for child, places in slot_positions(node).items():
         slots = [[position, node.slots[position][0]] for position in places]
-        yield child, _quickly(slots) or encode(slots)
+        yield child, _fast_encode(slots) or encode(slots)
 
 
-def _quickly(value: Any) -> str | None:
-    """What `encode` gives, several times as fast, for values in which only texts may need its care; else None."""
+def _fast_encode(value: Any) -> str | None:
+    """Returns the text of `encode` faster, for values whose texts alone may need its care; else None."""
     try:
         text = _dumps(value)
     except ValueError:  # NaN
@@ -111,7 +112,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
     if not rows:
         return
     columns = [column.name for column in table.columns]
-    if connection.dialect.name == "postgresql" and len(rows) >= COPY_FROM:
+    if connection.dialect.name == "postgresql" and len(rows) >= MIN_COPY_ROWS:
         from modulekg_widgets.engine.knowledge.store.postgres import copy_rows
 
         copy_rows(connection, table.name, columns, rows)
@@ -121,21 +122,21 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
     connection.exec_driver_sql(statement, list(rows))
 
 
-def storable(count: int, what: str) -> int:
+def checked_integer(count: int, what: str) -> int:
     """`count`, if the databases can hold it; raises `PropertyError`."""
-    if not 0 <= count < _STORABLE:
-        raise PropertyError(f"{what} is {shown(str(count))}: the store holds numbers from 0 to 2^63 - 1")
+    if not 0 <= count < _MAX_INTEGER:
+        raise PropertyError(f"{what} is {printable(str(count))}: the store holds numbers from 0 to 2^63 - 1")
     return count
 
 
 # -------------------------------------------------------------- from rows: whoever wrote them, they are checked
 
 
-def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> StructureNode:
-    """The module of a row and its `contains` edges, as (fingerprint of the child, its slots)."""
+def module_from_row(fingerprint: str, name: str, text: str, children: Iterable[tuple[str, str]]) -> StructureNode:
+    """Returns the structure of a row and its `contains` edges (fingerprint of the child, slots)."""
 
     def read() -> StructureNode:
-        found = decoded(text)
+        found = decode_properties(text)
         slots: dict[int, tuple[str, str | None]] = {
             _natural(position): (_text(slot), None) for position, slot in found["empty_slots"]
         }
@@ -156,20 +157,20 @@ def module_of(fingerprint: str, name: str, text: str, children: Iterable[tuple[s
             tuple(slots[at] for at in range(len(slots))), _natural(found["parameters"]), _natural(found["bytes"]),
         )  # fmt: skip
 
-    return checked(read, f"the module {fingerprint}")
+    return read_checked(read, f"the module {fingerprint}")
 
 
-def model_of(
+def model_from_row(
     name: str,
     text: str,
     occurrences: Counter[tuple[str, str]],
     feeds: Counter[tuple[str, str]],
     calls: Counter[tuple[str, str]],
 ) -> ModelNode:
-    """The model of a row, with the rows of other tables that are its own."""
+    """Returns the model of a row with its rows of other tables."""
 
     def read() -> ModelNode:
-        found = decoded(text)
+        found = decode_properties(text)
         flops, inputs = found["flops"], found["inputs"]
         return ModelNode(
             unescaped(name), _text(found["root"]), occurrences, _truth(found["cyclic"]), _natural(found["parameters"]),
@@ -179,14 +180,14 @@ def model_of(
             *(None if found.get(key) is None else _natural(found[key]) for key in ("launches", "traffic")),
         )  # fmt: skip
 
-    return checked(read, f"the model {name!r}")
+    return read_checked(read, f"the model {name!r}")
 
 
-def job_of(name: str, text: str, user: str | None, dataset: str | None, model: str | None) -> JobNode:
-    """The job of a row, with the names that its edges lead to."""
+def job_from_row(name: str, text: str, user: str | None, dataset: str | None, model: str | None) -> JobNode:
+    """Returns the job of a row with the names at its edges."""
 
     def read() -> JobNode:
-        found = decoded(text)
+        found = decode_properties(text)
         return JobNode(
             unescaped(name), user, dataset, model, _real_or_none(found["accuracy"]),
             _real_or_none(found["convergence"]), decode_history(_text(found["history"])),
@@ -194,37 +195,37 @@ def job_of(name: str, text: str, user: str | None, dataset: str | None, model: s
             None if found["ended"] is None else checked_seconds(found["ended"], "ended"), _mapping(found["properties"]),
         )  # fmt: skip
 
-    return checked(read, f"the job {name!r}")
+    return read_checked(read, f"the job {name!r}")
 
 
-def named_of(kind: Callable[[str, dict[str, Any]], Node], name: str, text: str) -> Node:
-    """The data set or user of a row."""
-    return checked(lambda: kind(unescaped(name), _mapping(decoded(text))), f"{kind.__name__} {name!r}")
+def named_from_row(kind: Callable[[str, dict[str, Any]], Node], name: str, text: str) -> Node:
+    """Returns the data set or user of a row."""
+    return read_checked(lambda: kind(unescaped(name), _mapping(decode_properties(text))), f"{kind.__name__} {name!r}")
 
 
-def dataset_of(name: str, text: str) -> DataSetNode:
-    return named_of(DataSetNode, name, text)
+def dataset_from_row(name: str, text: str) -> DataSetNode:
+    return named_from_row(DataSetNode, name, text)
 
 
-def user_of(name: str, text: str) -> UserNode:
-    return named_of(UserNode, name, text)
+def user_from_row(name: str, text: str) -> UserNode:
+    return named_from_row(UserNode, name, text)
 
 
-def checked(read: Callable[[], Node], what: str) -> Node:
-    """What `read` gives; whatever is wrong with the row is a `StoreError` that names it."""
+def read_checked(read: Callable[[], Node], what: str) -> Node:
+    """Returns `read()`; any error of the row becomes a `StoreError` that names it."""
     try:
         return read()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        reason = shown(f"{type(error).__name__}: {error}", 120)
-        raise StoreError(f"{shown(what)} cannot be read from the store ({reason}): the store is damaged") from error
+        reason = printable(f"{type(error).__name__}: {error}", 120)
+        raise StoreError(f"{printable(what)} cannot be read from the store ({reason}): the store is damaged") from error
 
 
-def decoded(text: str) -> dict[str, Any]:
+def decode_properties(text: str) -> dict[str, Any]:
     return _mapping(decode(text))
 
 
-def count_of(text: str) -> int:
-    return checked(lambda: _natural(decode(text)), "a number of uses")
+def decode_count(text: str) -> int:
+    return read_checked(lambda: _natural(decode(text)), "a number of uses")
 
 
 def _pairs(value: Any) -> list[list[Any]]:
@@ -277,3 +278,46 @@ def _real(value: Any) -> float:
 
 def _real_or_none(value: Any) -> float | None:
     return None if value is None else _real(value)
+
+
+# -------------------- Update of cached contents after an addition, so that the store is not read again
+
+
+def updated_contents(known: Contents, added: Contents) -> Contents | None:
+    """Returns `known` with the additions, as they would be read; None if more changes than that.
+
+    That is so for models that replace others, with which modules may go, and under the seed's scheme, where modules do.
+    """
+    if not known.models.keys().isdisjoint(added.models) or (known.scheme == "seed" and added.modules):
+        return None
+    fresh = {key: _module(node) for key, node in added.modules.items() if key not in known.modules}
+    jobs = {name: job for name, job in known.jobs.items() if name not in added.jobs}
+    return replace(
+        known,
+        modules={**known.modules, **fresh},
+        models={**known.models, **{name: _model(node) for name, node in added.models.items()}},
+        datasets={**known.datasets, **{name: _dataset(node) for name, node in added.datasets.items()}},
+        users={**known.users, **{name: _user(node) for name, node in added.users.items()}},
+        jobs={**jobs, **{name: _job(node) for name, node in added.jobs.items()}},
+    )
+
+
+def _module(node: StructureNode) -> StructureNode:
+    return module_from_row(node.fingerprint, escaped(node.class_name), module_properties(node), contains_rows(node))
+
+
+def _model(node: ModelNode) -> ModelNode:
+    counts = (type(each)(each) for each in (node.occurrences, node.feeds, node.calls))
+    return model_from_row(escaped(node.name), model_properties(node), *counts)
+
+
+def _dataset(node: DataSetNode) -> DataSetNode:
+    return dataset_from_row(escaped(node.name), encode(node.properties))
+
+
+def _user(node: UserNode) -> UserNode:
+    return user_from_row(escaped(node.name), encode(node.properties))
+
+
+def _job(job: JobNode) -> JobNode:
+    return job_from_row(escaped(job.name), job_properties(job), job.user, job.dataset, job.model)

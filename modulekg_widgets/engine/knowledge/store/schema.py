@@ -1,4 +1,4 @@
-"""The tables of a store, their version, and the steps that bring an older store up to it."""
+"""Tables of a store, their version, and migrations of older stores."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sqlalchemy import update as sql_update
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4D4B4731  # "MKG1", in the header of an SQLite file
 
-tables = MetaData()
-meta = Table("modulekg_meta", tables, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+metadata = MetaData()
+meta = Table("modulekg_meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 nodes = Table(
     "modulekg_nodes",
-    tables,
+    metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("type", Text, nullable=False),
     Column("key", Text, nullable=False),  # 32 hex digits: a module's fingerprint, or the digest of a name
@@ -24,7 +24,7 @@ nodes = Table(
 )
 edges = Table(
     "modulekg_edges",
-    tables,
+    metadata,
     Column("source", BigInteger, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("target", BigInteger, primary_key=True, autoincrement=False),
@@ -36,7 +36,7 @@ edges = Table(
 )
 occurrences = Table(
     "modulekg_occurrences",
-    tables,
+    metadata,
     Column("model", BigInteger, primary_key=True, autoincrement=False),
     Column("module", BigInteger, primary_key=True, autoincrement=False),
     Column("level", Text, primary_key=True),
@@ -49,9 +49,9 @@ occurrences = Table(
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 
 
-def create(connection: Connection, scheme: str) -> None:
+def create_tables(connection: Connection, scheme: str) -> None:
     """Make all tables; raises the database's error where another program has tables of these names."""
-    tables.create_all(connection, checkfirst=False)
+    metadata.create_all(connection, checkfirst=False)
     first = {"schema_version": str(SCHEMA_VERSION), "scheme": scheme, "revision": "0"}
     connection.execute(insert(meta), [{"key": key, "value": value} for key, value in first.items()])
 

@@ -1,6 +1,7 @@
-"""Models for a task: known ones ranked, and new ones varied from them.
+"""Models for a task: known models ranked by prediction, and new models generated from them.
 
-Read candidates.py first (what a search returns, and how a model is tried without weights), then known_models.py (which
-known models suit). mutations.py has the changes that keep a model running, with resizing.py for those of its widths,
-and generation.py searches with them for new models.
+Read candidates.py first (results of a search, and forward runs on meta tensors), then known_models.py with
+requirements.py, costs.py, latencies.py and build_check.py (known models within a budget). mutations.py has the
+changes that keep a model valid, resizing.py those of widths, classifier_head.py those of the head; generation.py
+searches with them, and pareto.py picks the front.
 """

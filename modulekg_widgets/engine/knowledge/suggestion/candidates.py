@@ -1,27 +1,92 @@
-"""What suggestion and generation return: models and blocks that can be built, in a table."""
+"""Candidates of suggestion and generation in a ranking, and forward runs of models on meta tensors."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Generic, TypeVar, overload
 
 import pandas as pd
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call
-from modulekg_widgets.engine.knowledge.records import ModelRecord, Occurrence
-from modulekg_widgets.engine.knowledge.suggestion.heads import with_classes
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.errors import ModuleKGError, PredictionError, printable
+from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, Occurrence
+from modulekg_widgets.engine.knowledge.facts.traced import CallArguments
+from modulekg_widgets.engine.knowledge.prediction.data.datasets import image_size, is_imagenet, whole_number
+from modulekg_widgets.engine.operators.arguments import OperatorCall
+from modulekg_widgets.engine.torch_runtime.private import modules_of
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
+
+# -------------------- Replacement of the last layer of a model for another number of classes
+
+
+HEAD_LAYERS = (nn.Linear, nn.Conv2d, nn.Conv1d)
+RESHAPING_OPERATORS = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", "clone", "alias")
+
+
+def replace_head(model: nn.Module, call: CallArguments, classes: int) -> nn.Module:
+    """Returns the model with a new last layer for `classes` classes.
+
+    Raises `PredictionError` where the output does not come of one layer of its own.
+    """
+    args, kwargs = call
+    try:
+        path = find_head(trace_dataflow(model, args, dict(kwargs), training=False))
+    except ModuleKGError as error:
+        raise PredictionError(f"its head cannot be found, for it does not run: {printable(str(error), 200)}") from error
+    if path is None:
+        raise PredictionError(
+            f"the output of {printable(type(model).__name__)} comes of no layer of its own that could be exchanged: "
+            "pass a "
+            "builder that takes num_classes"
+        )
+    parent, _, name = path.rpartition(".")
+    layer = model.get_submodule(path)
+    if getattr(layer, "out_features", getattr(layer, "out_channels", None)) == classes:
+        return model
+    modules_of(model.get_submodule(parent))[name] = _resized_layer(layer, classes).train(layer.training)
+    return model
+
+
+def find_head(graph: Dataflow) -> str | None:
+    """Returns the path of the layer that computes the first output and shares no weight; None if there is none."""
+    outputs = graph.fixed_outputs
+    producer = outputs[0].producer if outputs else None
+    while (
+        producer is not None and OperatorCall(producer).name in RESHAPING_OPERATORS
+    ):  # of a layer on tokens, or around it
+        producer = producer.inputs[0].producer
+    node = graph.modules.get(producer.module) if producer is not None else None
+    if node is None or not isinstance(node.module, HEAD_LAYERS) or len(node.calls) != 1:
+        return None
+    own = [tensor for tensor in graph.state.values() if any(name.startswith(f"{node.path}.") for name in tensor.names)]
+    return None if not node.path or any(len(tensor.names) > 1 for tensor in own) else node.path
+
+
+def _resized_layer(layer: nn.Module, classes: int) -> nn.Module:
+    has_bias, place = layer.bias is not None, {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    if isinstance(layer, nn.Linear):
+        return nn.Linear(layer.in_features, classes, has_bias, **place)  # type: ignore[arg-type]
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d)
+    settings: dict[str, Any] = {
+        name: getattr(layer, name) for name in ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+    }
+    return type(layer)(layer.in_channels, classes, bias=has_bias, **settings, **place)
+
+
+# ----------------------------------------
+
 
 Builder = Callable[..., nn.Module]
 Shape = tuple[int, ...]
-SIDE = 224  # pixels of an image where nothing else is known
-ROWS = 8  # widths of rows that are tried
+DEFAULT_IMAGE_SIZE = 224  # pixels of an image where nothing else is known
+MAX_ROW_WIDTHS = 8  # widths of rows that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +116,19 @@ class Candidate:
         return self.builder is not None
 
     def build(self, num_classes: int | None = None) -> nn.Module:
-        """A new module with weights as its builder makes them; a model gets the data set's number of classes.
+        """Builds the module, with the number of classes of the data set or `num_classes`.
 
         `num_classes` overrides that number. Raises `PredictionError` when nobody told how to build it.
         """
         if self.builder is None:
             raise PredictionError(
-                f"nothing is known that builds {shown(self.holder or self.name)!r}: pass builders={{name: function}}"
+                f"nothing is known that builds {printable(self.holder or self.name)!r}: pass builders={{name: "
+                "function}}"
             )
         if self.kind == "block":
             return self.builder().get_submodule(self.path)
         wanted = self.classes if num_classes is None else num_classes
-        return built(self.builder, wanted, call_with(self.inputs), must=num_classes is not None)
+        return build_model(self.builder, wanted, meta_call(self.inputs), required=num_classes is not None)
 
     def row(self) -> dict[str, Any]:
         return {
@@ -73,26 +139,26 @@ class Candidate:
         }  # fmt: skip
 
 
-def built(builder: Builder, num_classes: int | None, call: Call, must: bool = False) -> nn.Module:
-    """A model of that many classes: as its builder makes it, where that takes `num_classes`, else with another head.
+def build_model(builder: Builder, num_classes: int | None, call: CallArguments, required: bool = False) -> nn.Module:
+    """Builds a model with that number of classes, by its builder or by replacing its head.
 
-    One without a head that could be exchanged stays as it is; with `must` that is a `PredictionError`.
+    One without a head that could be exchanged stays as it is; with `required` that is a `PredictionError`.
     """
-    if num_classes and takes_classes(builder):
+    if num_classes and accepts_num_classes(builder):
         return builder(num_classes=num_classes)
     model = builder()
     if not num_classes:
         return model
-    calls = calls_of(builder, model)
+    calls = builder_calls(builder, model)
     try:
-        return with_classes(model, calls[0] if calls else call, num_classes)
+        return replace_head(model, calls[0] if calls else call, num_classes)
     except PredictionError:
-        if must:
+        if required:
             raise
         return model
 
 
-def takes_classes(builder: Builder) -> bool:
+def accepts_num_classes(builder: Builder) -> bool:
     try:
         parameters = inspect.signature(builder).parameters
     except (TypeError, ValueError):
@@ -106,7 +172,8 @@ Row = TypeVar("Row", bound="Any")
 
 
 class Ranking(Sequence[Row], Generic[Row]):
-    """Candidates, best first; prints as a table. Where there are none, `reason` says why.
+    """Candidates, best first, shown as a table; `reason` says why there are none. Where there are none, `reason` says
+    why.
 
     Where there are some, it is `note`: what else could not be told.
     """
@@ -149,18 +216,18 @@ class Ranking(Sequence[Row], Generic[Row]):
             return frame
         for column in frame.columns:
             if column in ("parameters", "flops"):
-                frame[column] = [in_units(value) for value in frame[column]]
+                frame[column] = [count_text(value) for value in frame[column]]
             elif column in ("latency", "latency_std"):
                 frame[column] = ["?" if pd.isna(value) else f"{value:.3g}" for value in frame[column]]
             elif frame[column].dtype == float:
                 frame[column] = ["?" if pd.isna(value) else f"{value:.1f}" for value in frame[column]]
             elif frame[column].dtype != bool:
-                frame[column] = [shown(str(value), 100) for value in frame[column]]
+                frame[column] = [printable(str(value), 100) for value in frame[column]]
         return frame
 
 
-def in_units(value: Any) -> str:
-    """A count as 25.6 M, or a question mark."""
+def count_text(value: Any) -> str:
+    """Returns a count as 25.6 M, or a question mark."""
     if value is None or pd.isna(value):
         return "?"
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -174,12 +241,12 @@ def in_units(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForwardPass:
-    """A forward pass on meta tensors that went through."""
+    """A successful forward on meta tensors, with FLOPs and shapes by module."""
 
-    call: Call
+    call: CallArguments
     flops: int
-    places: dict[str, tuple[Shape, ...]]  # module -> the shapes that it was called with, if it was called once
-    outputs: dict[str, tuple[Shape, ...]]  # the same for what it gave
+    input_shapes: dict[str, tuple[Shape, ...]]  # module -> the shapes that it was called with, if it was called once
+    output_shapes: dict[str, tuple[Shape, ...]]  # the same for what it gave
 
     @property
     def inputs(self) -> tuple[Shape, ...]:
@@ -187,20 +254,20 @@ class ForwardPass:
         return tuple(tuple(tensor.shape) for _, tensor in tensors(self.call))
 
     @property
-    def usual_flops(self) -> int:
-        """The cost on an image of the usual size, which published costs are about; it grows with the area."""
+    def flops_at_default_size(self) -> int:
+        """FLOPs on an image of the default size, which published costs refer to."""
         if len(self.inputs) == 1 and len(self.inputs[0]) == 4 and self.inputs[0][2] * self.inputs[0][3]:
-            return round(self.flops * SIDE**2 / (self.inputs[0][2] * self.inputs[0][3]))
+            return round(self.flops * DEFAULT_IMAGE_SIZE**2 / (self.inputs[0][2] * self.inputs[0][3]))
         return self.flops
 
 
-def call_with(shapes: Sequence[Shape]) -> Call:
+def meta_call(shapes: Sequence[Shape]) -> CallArguments:
     """A call with tensors of these shapes, without data."""
     return tuple(torch.empty(shape, device="meta") for shape in shapes), {}
 
 
-def run_of(model: nn.Module, calls: Sequence[Call]) -> ForwardPass | None:
-    """The first of the calls with which the model runs, in evaluation mode; None when none will do."""
+def first_working_call(model: nn.Module, calls: Sequence[CallArguments]) -> ForwardPass | None:
+    """Returns the first call on which the model runs in eval mode; None if none does."""
     for args, kwargs in calls:
         try:
             graph = trace_dataflow(model, args, dict(kwargs), training=False)
@@ -214,40 +281,40 @@ def run_of(model: nn.Module, calls: Sequence[Call]) -> ForwardPass | None:
     return None
 
 
-def calls_of(builder: Builder, model: nn.Module) -> list[Call]:
-    """The call that a builder knows of for what it builds, where it has such an example."""
+def builder_calls(builder: Builder, model: nn.Module) -> list[CallArguments]:
+    """Returns the example call of a builder, if it has one."""
     example = getattr(builder, "example", None)
     call: Any = example(model) if callable(example) else None
     return [] if call is None else [call]
 
 
-def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> list[Call]:
-    """The calls to try: one image of the data set's size, then that of its trace, then of usual sizes."""
+def image_calls(record: ModelRecord, size: tuple[int, int] | None = None) -> list[CallArguments]:
+    """Returns calls to try: an image of the data set's size, then of the trace, then of usual sizes."""
     seen = [record.model.inputs] if record.model.inputs else []
-    front = (1, first_channels(record)) if not seen or len(seen[0]) != 1 or len(seen[0][0]) != 4 else seen[0][0][:2]
+    front = (1, input_channels(record)) if not seen or len(seen[0]) != 1 or len(seen[0][0]) != 4 else seen[0][0][:2]
     asked = [((*front, *size),)] if size is not None else []
-    images = [((*front, side, side),) for side in (SIDE, 256, 299, 32)]
-    return [call_with(shapes) for shapes in dict.fromkeys([*asked, *map(tuple, seen), *images])]
+    images = [((*front, side, side),) for side in (DEFAULT_IMAGE_SIZE, 256, 299, 32)]
+    return [meta_call(shapes) for shapes in dict.fromkeys([*asked, *map(tuple, seen), *images])]
 
 
-def row_calls(record: ModelRecord) -> list[Call]:
-    """Calls with one row of numbers, as many as some linear layer takes, of the first few in the order of modules."""
-    layers = (record.nodes[fingerprint].hyperparameters.get("in_features") for fingerprint in places_in(record))
+def row_calls(record: ModelRecord) -> list[CallArguments]:
+    """Returns calls with one row of numbers, as wide as one of the first linear layers takes."""
+    layers = (record.nodes[fingerprint].hyperparameters.get("in_features") for fingerprint in first_paths(record))
     widths = dict.fromkeys(width for width in layers if type(width) is int)
-    return [call_with([(1, width)]) for width in list(widths)[:ROWS]]
+    return [meta_call([(1, width)]) for width in list(widths)[:MAX_ROW_WIDTHS]]
 
 
-def first_channels(record: ModelRecord) -> int:
+def input_channels(record: ModelRecord) -> int:
     """The input channels of the first convolution in the order of modules, 3 where there is none."""
-    for fingerprint in places_in(record):
+    for fingerprint in first_paths(record):
         channels = record.nodes[fingerprint].hyperparameters.get("in_channels")
         if type(channels) is int:
             return channels
     return 3
 
 
-def places_in(record: ModelRecord) -> dict[str, str]:
-    """For each structure of the model the dotted path where a walk meets it first."""
+def first_paths(record: ModelRecord) -> dict[str, str]:
+    """Returns for each structure of the model the first dotted path in a walk."""
     found: dict[str, str] = {}
     waiting = [(record.model.root, "")]
     while waiting:
@@ -261,5 +328,52 @@ def places_in(record: ModelRecord) -> dict[str, str]:
     return found
 
 
-def occurring(record: ModelRecord, levels: Sequence[str]) -> list[Occurrence]:
+def occurrences_in_levels(record: ModelRecord, levels: Sequence[str]) -> list[Occurrence]:
     return [occurrence for occurrence in record.model.occurrences if occurrence[1] in levels]
+
+
+# -------------------- Requirements of a search: data set and limits of size, cost and latency
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """Data set of a search, and the limits of its budget."""
+
+    dataset: DataSetNode
+    max_params: float | None
+    max_flops: float | None
+    max_latency: float | None = None  # ms
+
+    def __post_init__(self) -> None:
+        for name, limit in self.limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0:
+                raise PredictionError(f"{name} is {printable(repr(limit))}: give a number above zero")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that are set."""
+        every = {"max_params": self.max_params, "max_flops": self.max_flops, "max_latency": self.max_latency}
+        return {name: limit for name, limit in every.items() if limit is not None}
+
+    def allows(self, parameters: int, flops: float | None) -> bool:
+        """True if the budget allows these sizes; an unknown cost is allowed."""
+        within = self.max_params is None or parameters <= self.max_params
+        return within and (self.max_flops is None or flops is None or flops <= self.max_flops)
+
+    @property
+    def classes(self) -> int | None:
+        return whole_number(self.dataset, "classes")
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of its images, where costs are not those of ImageNet-1K."""
+        return None if is_imagenet(self.dataset.name) else image_size(self.dataset)
+
+    @property
+    def title(self) -> str:
+        limits = [
+            f"at most {count_text(limit)} {unit}"
+            for limit, unit in ((self.max_params, "parameters"), (self.max_flops, "FLOPs"))
+            if limit is not None
+        ] + ([] if self.max_latency is None else [f"at most {self.max_latency:g} ms"])
+        return ", ".join([f"for {printable(self.dataset.name)}", *limits])

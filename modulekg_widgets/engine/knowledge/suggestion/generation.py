@@ -1,4 +1,4 @@
-"""New models from known ones: depth, width, blocks and activations varied towards an objective under a budget."""
+"""Evolutionary search for new models: depth, width, blocks and activations varied for an objective within a budget."""
 
 from __future__ import annotations
 
@@ -14,53 +14,62 @@ from typing import Any
 from torch import nn
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.contents import Contents
-from modulekg_widgets.engine.knowledge.prediction.features import family_of, with_flops
-from modulekg_widgets.engine.knowledge.prediction.observations import with_known_flops
+from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
+from modulekg_widgets.engine.knowledge.prediction.data.features import family_of, with_flops
+from modulekg_widgets.engine.knowledge.prediction.data.observations import features_with_known_flops
+from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor, fitted_predictor
-from modulekg_widgets.engine.knowledge.prediction.published import IMAGENET
-from modulekg_widgets.engine.knowledge.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     Builder,
     ForwardPass,
     Ranking,
     Shape,
-    built,
-    in_units,
-    run_of,
+    build_model,
+    count_text,
+    first_working_call,
 )
-from modulekg_widgets.engine.knowledge.suggestion.known_models import KnownModels, Requirements
+from modulekg_widgets.engine.knowledge.suggestion.known_models import ModelSearch, Requirements
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
-    Block,
-    Depth,
+    BlockSwap,
+    DepthChange,
+    DonorBlock,
     Mutation,
-    SwapBlock,
-    Width,
-    blocks,
-    depths,
-    exchanges,
-    heads,
-    kernels,
-    swaps,
+    WidthChange,
+    block_swaps,
+    depth_changes,
+    donor_blocks,
+    head_count_changes,
+    kernel_changes,
+    layer_swaps,
 )
-from modulekg_widgets.engine.knowledge.suggestion.pareto import Costs, costs_by, dominated_by, front
-from modulekg_widgets.engine.knowledge.suggestion.resizing import resized, runs
+from modulekg_widgets.engine.knowledge.suggestion.pareto import (
+    CostFunction,
+    cost_function,
+    domination_counts,
+    pareto_front,
+)
+from modulekg_widgets.engine.knowledge.suggestion.resizing import resize_model, runs_forward
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.torch_runtime.rng import process_rng_kept
+from modulekg_widgets.engine.torch_runtime.rng import preserved_rng
 
 Objective = str | Callable[[ModelRecord], float]
-BUDGET = ("max_params", "max_flops")
-FACTORS = (0.5, 0.625, 0.75, 0.875, 1.25, 1.5)
-BASES, FAMILY_BASES, WITHIN = 6, 2, 4.0  # known models to begin with, of one family, and how far beyond the budget
-LONGEST = 6  # mutations of one recipe
-TRIES = 4  # to find a mutation that runs, for one child
+BUDGET_KEYS = ("max_params", "max_flops")
+WIDTH_FACTORS = (0.5, 0.625, 0.75, 0.875, 1.25, 1.5)
+MAX_BASES, MAX_FAMILY_BASES, BUDGET_SLACK = (
+    6,
+    2,
+    4.0,
+)  # known models to begin with, of one family, and how far beyond the budget
+MAX_MUTATIONS = 6  # mutations of one recipe
+MAX_TRIES = 4  # to find a mutation that runs, for one child
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A new model: a known one, `base`, with the changes of `recipe`; it was seen to run on tensors like `inputs`.
+    """A new model: a known one, `base`, changed by `recipe`; it ran on tensors of shape `inputs`.
 
     `value` is the objective, of a predicted property in percent with its deviation; `flops` count a multiply-add as 2.
     """
@@ -86,7 +95,9 @@ class Generated:
         for mutation in self.recipe:
             mutation.apply(model, self.builders)
         if model_record(model).model.root != self.fingerprint:
-            raise PredictionError(f"the builder of {shown(self.base)!r} no longer makes the model that it made before")
+            raise PredictionError(
+                f"the builder of {printable(self.base)!r} no longer makes the model that it made before"
+            )
         return model
 
     def row(self) -> dict[str, Any]:
@@ -126,7 +137,7 @@ def generate(
     device: str | None = None,
     costs: Predictor | None = None,
 ) -> Ranking[Generated]:
-    """New models for a data set, by default ImageNet-1K, in the order of the objective: a small evolutionary search.
+    """Generates new models for a data set in the order of the objective.
 
     With `against`, as "params", "flops" or a target that `costs` predicts on a `device`, the result is the front of
     those that none is better than in both, the cheapest first.
@@ -143,28 +154,28 @@ def generate(
     known = predictor or fitted_predictor(contents, target)
     place = known.dataset(IMAGENET if dataset is None else dataset)
     required = Requirements(place, limits.get("max_params"), limits.get("max_flops"))
-    with process_rng_kept():
-        search = KnownModels(contents, known, required, {**torchvision_builders(), **(builders or {})})
-        set_against = None if against is None else costs_by(against, costs, device)
+    with preserved_rng():
+        search = ModelSearch(contents, known, required, {**torchvision_builders(), **(builders or {})})
+        set_against = None if against is None else cost_function(against, costs, device)
         evolution = _Evolution(search, required, objective, random.Random(seed), set(contents.modules), set_against)
-        evolution.begin(models)
-        if unknown := evolution.why_nothing_is_known():
+        evolution.add_bases(models)
+        if unknown := evolution.unknown_reason():
             return Ranking([], f"Generated {required.title}", unknown)
         evolution.run(generations, population)
-        return Ranking(evolution.best(n), f"Generated {required.title}", evolution.why_none())
+        return Ranking(evolution.best(n), f"Generated {required.title}", evolution.empty_reason())
 
 
 class _Evolution:
-    """The individuals of one search and how they are made."""
+    """Population of one search."""
 
     def __init__(
         self,
-        search: KnownModels,
+        search: ModelSearch,
         required: Requirements,
         objective: Objective,
         rng: random.Random,
         known: set[str],
-        costs: Costs | None = None,
+        costs: CostFunction | None = None,
     ) -> None:
         self.search, self.required, self.objective, self.rng, self.costs = search, required, objective, rng, costs
         self.known = known  # the fingerprints of the graph
@@ -174,32 +185,32 @@ class _Evolution:
         self.builders: dict[str, Builder] = {}
         self.donors: dict[str, Builder] = {}  # the same, without weights
         self.trainable: dict[str, bool] = {}  # whether it runs in training mode, which its children must then do, too
-        self.library: list[Block] = []
+        self.library: list[DonorBlock] = []
 
-    def begin(self, models: Sequence[str] | None) -> None:
-        """Take the known models to begin with."""
+    def add_bases(self, models: Sequence[str] | None) -> None:
+        """Adds the known models that the search begins with."""
         families: dict[str, int] = {}
         found: list[_Individual] = []
         for record in self._bases(models):
             family = family_of(record)
-            full = models is None and (len(found) >= BASES or families.get(family, 0) >= FAMILY_BASES)
+            full = models is None and (len(found) >= MAX_BASES or families.get(family, 0) >= MAX_FAMILY_BASES)
             individual = None if full else self._base(record)
             if individual is not None:
                 found.append(individual)
                 families[family] = families.get(family, 0) + 1
         if not found:
-            raise PredictionError(self.search.why_none_is_built())
+            raise PredictionError(self.search.no_build_reason())
         self._admit(found)
         if not self.alive:
-            names = ", ".join(shown(each.base) for each in found)
+            names = ", ".join(printable(each.base) for each in found)
             raise PredictionError(f"the objective gives no number for {names}, which the search begins with")
 
-    def why_nothing_is_known(self) -> str:
-        """Why no prediction tells of any model that the search begins with; empty where one does."""
+    def unknown_reason(self) -> str:
+        """Returns why no prediction exists for the first models; empty if one does."""
         if callable(self.objective):
             return ""
         records = [each.record for each in self.alive]
-        reasons = self.search.predictor.of_another_kind(records, self.required.dataset.name)
+        reasons = self.search.predictor.mismatch_reasons(records, self.required.dataset.name)
         if len(reasons) < len({record.model.name for record in records}):
             return ""
         told = "; ".join(dict.fromkeys(reasons.values()))
@@ -210,37 +221,37 @@ class _Evolution:
             every = self.search.records
             for name in models:
                 if name not in every:
-                    known = nearest(str(name), every)
-                    raise UnknownNameError(f"no known model is called {shown(str(name))!r}: {known}")
+                    known = closest_match_hint(str(name), every)
+                    raise UnknownNameError(f"no known model is called {printable(str(name))!r}: {known}")
             return [every[name] for name in dict.fromkeys(models)]
         records = {record.model.name: record for record, _ in self.search.ranked}
         wide = replace(
             self.required,
-            max_params=None if self.required.max_params is None else WITHIN * self.required.max_params,
-            max_flops=None if self.required.max_flops is None else WITHIN * self.required.max_flops,
+            max_params=None if self.required.max_params is None else BUDGET_SLACK * self.required.max_params,
+            max_flops=None if self.required.max_flops is None else BUDGET_SLACK * self.required.max_flops,
         )
-        near = self.search.within(wide)
-        return near or sorted(records.values(), key=lambda record: record.model.parameters)[:BASES]
+        near = self.search.allowed_by(wide)
+        return near or sorted(records.values(), key=lambda record: record.model.parameters)[:MAX_BASES]
 
     def _base(self, record: ModelRecord) -> _Individual | None:
-        ready, name = self.search.ready(record), record.model.name
+        ready, name = self.search.checked_build(record), record.model.name
         if ready is None:
             return None
-        builder = partial(built, ready.builder, self.required.classes, ready.run.call)
+        builder = partial(build_model, ready.builder, self.required.classes, ready.run.call)
         try:
             with meta_weights():
                 model = builder()
         except Exception as error:  # noqa: BLE001 - a builder is the caller's code and may raise anything
-            self.search.is_of_no_use(name, f"could not be built for these classes ({type(error).__name__})")
+            self.search.mark_unusable(name, f"could not be built for these classes ({type(error).__name__})")
             return None
-        run = run_of(model, [ready.run.call])
-        if run is None or "" not in run.outputs:
-            self.search.is_of_no_use(name, "do not run for these classes")
+        run = first_working_call(model, [ready.run.call])
+        if run is None or "" not in run.output_shapes:
+            self.search.mark_unusable(name, "do not run for these classes")
             return None
         self.builders[name], self.donors[name] = builder, partial(deepcopy, model)
-        self.trainable[name] = runs(model, run.call, training=True)
-        self.library += blocks(name, model, run)
-        usual = (with_known_flops(record).flops or ready.run.usual_flops) / max(ready.run.flops, 1)
+        self.trainable[name] = runs_forward(model, run.call, training=True)
+        self.library += donor_blocks(name, model, run)
+        usual = (features_with_known_flops(record).flops or ready.run.flops_at_default_size) / max(ready.run.flops, 1)
         return _Individual(name, (), model, run, _record(model, name, run), usual)
 
     def run(self, generations: int, population: int) -> None:
@@ -248,12 +259,12 @@ class _Evolution:
         for _ in steps:
             children = [child for _ in range(population) if (child := self._child()) is not None]
             self._admit(children)
-            self.alive = _spread(self._ranked(self.alive), population)
+            self.alive = _diverse(self._ranked(self.alive), population)
 
     def _child(self) -> _Individual | None:
-        """A change of one that is better than another, drawn from all; None when no change would run."""
+        """Returns a mutated copy of the better of two individuals; None if no mutation runs."""
         parent = min(self.rng.choices(self.alive, k=2), key=self._rank)
-        for _ in range(TRIES if len(parent.recipe) < LONGEST else 0):
+        for _ in range(MAX_TRIES if len(parent.recipe) < MAX_MUTATIONS else 0):
             child = self._changed(parent)
             if child is not None and child.record.model.root not in self.seen:
                 self.seen.add(child.record.model.root)
@@ -265,13 +276,13 @@ class _Evolution:
         mutation = self._mutation(parent, model)
         if mutation is None:
             return None
-        if not isinstance(mutation, Width):  # which has been applied to find out what it is
+        if not isinstance(mutation, WidthChange):  # which has been applied to find out what it is
             mutation.apply(model, self.donors)
-        run = run_of(model, [parent.run.call])
-        if run is None or run.outputs.get("") != parent.run.outputs[""]:
+        run = first_working_call(model, [parent.run.call])
+        if run is None or run.output_shapes.get("") != parent.run.output_shapes[""]:
             return None
-        checked = isinstance(mutation, Depth | SwapBlock) and self.trainable[parent.base]
-        if checked and not runs(model, parent.run.call, training=True):
+        checked = isinstance(mutation, DepthChange | BlockSwap) and self.trainable[parent.base]
+        if checked and not runs_forward(model, parent.run.call, training=True):
             return None
         recipe, record = (*parent.recipe, mutation), _record(model, parent.base, run)
         return _Individual(parent.base, recipe, model, run, record, parent.usual)
@@ -279,24 +290,24 @@ class _Evolution:
     def _mutation(self, parent: _Individual, model: nn.Module) -> Mutation | None:
         kind = self.rng.choice(("depth", "width", "swap", "exchange", "kernel", "heads"))
         if kind == "width":
-            factor = self.rng.choice(FACTORS)
-            changes = resized(model, parent.run.call, factor)
-            return None if not changes else Width(factor, tuple(changes))
+            factor = self.rng.choice(WIDTH_FACTORS)
+            changes = resize_model(model, parent.run.call, factor)
+            return None if not changes else WidthChange(factor, tuple(changes))
         options: Sequence[Mutation]
         if kind == "depth":
-            options = depths(model, parent.run)
+            options = depth_changes(model, parent.run)
         elif kind == "swap":
-            options = swaps(parent.base, model, parent.run, self.library)
+            options = block_swaps(parent.base, model, parent.run, self.library)
         elif kind == "kernel":
-            options = kernels(model)
+            options = kernel_changes(model)
         elif kind == "heads":
-            options = heads(model)
+            options = head_count_changes(model)
         else:
-            options = exchanges(model)
+            options = layer_swaps(model)
         return self.rng.choice(options) if options else None
 
     def _admit(self, individuals: list[_Individual]) -> None:
-        """Let them live, with their values."""
+        """Evaluates individuals and adds them to the population."""
         self.seen.update(individual.record.model.root for individual in individuals)
         records = [with_flops(each.record, round(each.run.flops * each.usual), each.run.inputs) for each in individuals]
         costs = self.costs(records) if self.costs is not None else [0.0] * len(records)
@@ -314,34 +325,34 @@ class _Evolution:
         self.every += admitted
 
     def _rank(self, individual: _Individual) -> tuple[float, float]:
-        """What to sort by: first what keeps within the budget, by its value; then the rest, by how far beyond it is."""
+        """Returns the sort key: models within the budget by value, then others by their excess."""
         model = individual.record.model
         limits = ((model.parameters, self.required.max_params), (model.flops or 0, self.required.max_flops))
         excess = max([size / max(limit, 1) for size, limit in limits if limit is not None], default=0.0)
         return (0.0, individual.std - individual.value) if excess <= 1 else (excess, individual.std - individual.value)
 
     def _ranked(self, individuals: Sequence[_Individual]) -> list[_Individual]:
-        """In the order of ranks; where values are set against costs first those that the fewest are better than."""
+        """Sorts by rank; with costs, by the number of dominating individuals first."""
         if self.costs is None:
             return sorted(individuals, key=self._rank)
-        worse = dict(zip(map(id, individuals), dominated_by(_points(individuals)), strict=True))
+        worse = dict(zip(map(id, individuals), domination_counts(_points(individuals)), strict=True))
         return sorted(individuals, key=lambda each: (self._rank(each)[0], worse[id(each)], self._rank(each)[1]))
 
     def best(self, n: int) -> list[Generated]:
         within = [each for each in sorted(self._new(), key=self._rank) if self._rank(each)[0] == 0]
         if self.costs is not None:
-            chosen = front(within, _points(within), n)
+            chosen = pareto_front(within, _points(within), n)
         else:
-            chosen = sorted(_spread(within, n), key=self._rank)
+            chosen = sorted(_diverse(within, n), key=self._rank)
         return [self._generated(each, index + 1) for index, each in enumerate(chosen)]
 
-    def why_none(self) -> str:
-        """What kept every candidate from being returned."""
+    def empty_reason(self) -> str:
+        """Returns why no candidate is returned."""
         new = self._new()
         if not new and any(each.recipe for each in self.every):
             return f"for the graph has all {sum(bool(each.recipe) for each in self.every)} structures that were found"
         if not new:
-            names = ", ".join(map(shown, self.builders))
+            names = ", ".join(map(printable, self.builders))
             return f"for no change of {names} runs: name other models= to begin with, or more generations="
         least = min(new, key=lambda each: self._rank(each)[0]).record.model
         limits = {
@@ -349,7 +360,7 @@ class _Evolution:
             "max_flops": (self.required.max_flops, least.flops),
         }
         beyond = [
-            f"{name}={in_units(limit)} (the nearest has {in_units(size or 0)})"
+            f"{name}={count_text(limit)} (the nearest has {count_text(size or 0)})"
             for name, (limit, size) in limits.items()
             if limit is not None and (size or 0) > limit
         ]
@@ -375,8 +386,8 @@ def _points(individuals: Sequence[_Individual]) -> list[tuple[float, float]]:
     return [(each.value - each.std, each.cost) for each in individuals]
 
 
-def _spread(ranked: list[_Individual], count: int) -> list[_Individual]:
-    """The best, of which no base has more than half where there are others."""
+def _diverse(ranked: list[_Individual], count: int) -> list[_Individual]:
+    """Returns the best individuals, at most half of them from one base if there are others."""
     uses: Counter[str] = Counter()
     first: list[_Individual] = []
     rest: list[_Individual] = []
@@ -395,6 +406,8 @@ def _limits(budget: float | Mapping[str, float] | None) -> dict[str, float]:
         return {}
     given: dict[str, float] = dict(budget) if isinstance(budget, Mapping) else {"max_params": budget}
     for name in given:
-        if name not in BUDGET:
-            raise UnknownNameError(f"a budget has no {shown(str(name))!r}: {nearest(str(name), BUDGET)}")
+        if name not in BUDGET_KEYS:
+            raise UnknownNameError(
+                f"a budget has no {printable(str(name))!r}: {closest_match_hint(str(name), BUDGET_KEYS)}"
+            )
     return given

@@ -1,4 +1,4 @@
-"""Changes of a model, each of like by like: depth, width, blocks, activations, norms, kernels, heads of attention."""
+"""Mutations of a model that keep it valid: depth, width, blocks, activations, norms, kernels, attention heads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import nn
 
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.suggestion.candidates import Builder, ForwardPass, Shape
-from modulekg_widgets.engine.knowledge.suggestion.resizing import Resized, reset
+from modulekg_widgets.engine.knowledge.suggestion.resizing import ModuleResize, reset_weights
 from modulekg_widgets.engine.torch_runtime.private import modules_of
 
-LONGEST_PERIOD = 3  # siblings that repeat together, such as convolution, norm and activation
+MAX_PERIOD = 3  # siblings that repeat together, such as convolution, norm and activation
 ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "ReLU": nn.ReLU,
     "ReLU6": nn.ReLU6,
@@ -27,47 +27,47 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "ELU": nn.ELU,
 }
 CONTAINERS = (nn.Sequential, nn.ModuleList)
-KERNELS = (3, 5, 7)
-NARROWEST = 8  # width of a head
+KERNEL_SIZES = (3, 5, 7)
+MIN_HEAD_WIDTH = 8  # width of a head
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
-    """Repeat (`more`) or drop `length` consecutive children of a container, from position `first` on."""
+class DepthChange:
+    """Repeats (if `repeat`) or drops `length` consecutive children of a container, from position `first` on."""
 
     path: str
     first: int
     length: int
-    more: bool
+    repeat: bool
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
         container = model.get_submodule(self.path)
         items = list(modules_of(container).items())
         segment = items[self.first : self.first + self.length]
         behind = self.first + self.length
-        if self.more:
+        if self.repeat:
             copies = [(name, deepcopy(module)) for name, module in segment]
             for _, module in copies:
                 if module is not None:
-                    reset(module)
+                    reset_weights(module)
             items[behind:behind] = copies
         else:
             del items[self.first : behind]
         modules_of(container).clear()
-        modules_of(container).update(_numbered(items))
+        modules_of(container).update(_renumber(items))
 
     def __str__(self) -> str:
         last = self.first + self.length - 1
         which = f"{self.path}[{self.first}]" if last == self.first else f"{self.path}[{self.first}…{last}]"
-        return f"{'repeat' if self.more else 'drop'} {which}"
+        return f"{'repeat' if self.repeat else 'drop'} {which}"
 
 
 @dataclass(frozen=True, slots=True)
-class Width:
-    """All channel counts times a factor; `changes` say what that is for each layer."""
+class WidthChange:
+    """Scales all channel counts by a factor; `changes` holds the new sizes of each layer."""
 
     factor: float
-    changes: tuple[Resized, ...] = field(repr=False)
+    changes: tuple[ModuleResize, ...] = field(repr=False)
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
         for change in self.changes:
@@ -78,8 +78,8 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True)
-class SwapBlock:
-    """Put the block at `donor_path` of the known model `donor` at `path`."""
+class BlockSwap:
+    """Replaces the block at `path` by the block at `donor_path` of the known model `donor`."""
 
     path: str
     donor: str
@@ -95,14 +95,14 @@ class SwapBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class SwapActivation:
-    """Put one activation in place of another, everywhere."""
+class ActivationSwap:
+    """Replaces one activation class by another, everywhere."""
 
     old: str
     new: str
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
-        _replaced(model, getattr(nn, self.old), self._new)
+        _replace_layers(model, getattr(nn, self.old), self._new)
 
     def _new(self, old: nn.Module) -> nn.Module:
         new = ACTIVATIONS[self.new]()
@@ -115,19 +115,19 @@ class SwapActivation:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupNorms:
-    """Normalise groups of 16 channels, or as near as they divide, instead of batches."""
+class GroupNormSwap:
+    """Replaces batch norms by group norms with groups of 16 channels, or the nearest divisor."""
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
-        _replaced(model, nn.BatchNorm2d, _group_norm)
+        _replace_layers(model, nn.BatchNorm2d, _group_norm)
 
     def __str__(self) -> str:
         return "BatchNorm2d → GroupNorm"
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSize:
-    """Another size of the kernel of a convolution, with padding that keeps what it gives."""
+class KernelChange:
+    """Changes the kernel size of a convolution, with padding that keeps the output shape."""
 
     path: str
     size: int
@@ -146,8 +146,8 @@ class KernelSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """As many heads, of other width, in each attention of a class that has `old` of them."""
+class HeadCountChange:
+    """Changes the number of heads in each attention of a class; their total width stays."""
 
     kind: str  # the qualified class
     old: int
@@ -155,25 +155,25 @@ class Heads:
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
         for module in model.modules():
-            if _heads_of(module) == (self.kind, self.old):
-                _set_heads(module, self.new)
+            if _attention_heads(module) == (self.kind, self.old):
+                _set_head_count(module, self.new)
 
     def __str__(self) -> str:
         return f"{self.old} heads → {self.new}"
 
 
-Mutation = Depth | Width | SwapBlock | SwapActivation | GroupNorms | KernelSize | Heads
+Mutation = DepthChange | WidthChange | BlockSwap | ActivationSwap | GroupNormSwap | KernelChange | HeadCountChange
 
 
-def _heads_of(module: nn.Module) -> tuple[str, int] | None:
-    """The class of an attention and its number of heads, where it says that and their width."""
+def _attention_heads(module: nn.Module) -> tuple[str, int] | None:
+    """Returns class and number of heads of an attention module; None for other modules."""
     count, width = getattr(module, "num_heads", None), getattr(module, "head_dim", None)
     if type(count) is not int or type(width) is not int or min(count, width) < 1:
         return None
     return f"{type(module).__module__}.{type(module).__qualname__}", count
 
 
-def _set_heads(module: Any, count: int) -> None:
+def _set_head_count(module: Any, count: int) -> None:
     width = module.num_heads * module.head_dim // count
     scale = getattr(module, "scale", None)
     if isinstance(scale, float) and math.isclose(scale, module.head_dim**-0.5, rel_tol=1e-3):
@@ -187,15 +187,15 @@ def _group_norm(module: Any) -> nn.Module:
     return nn.GroupNorm(module.num_features // size, module.num_features, module.eps, module.affine, device=device)
 
 
-def _replaced(model: nn.Module, kind: type, make: Callable[[nn.Module], nn.Module]) -> None:
+def _replace_layers(model: nn.Module, kind: type, make: Callable[[nn.Module], nn.Module]) -> None:
     for parent in list(model.modules()):
         for name, child in list(modules_of(parent).items()):
             if child is not None and type(child) is kind:
                 modules_of(parent)[name] = make(child)
 
 
-def _numbered(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, nn.Module | None]]:
-    """The children with new numbers where their names end in numbers, without a name twice."""
+def _renumber(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, nn.Module | None]]:
+    """Yields the children renamed with consecutive numbers, without duplicate names."""
     seen: set[str] = set()
     every = all(name.isdigit() for name, _ in items)
     for index, (name, module) in enumerate(items):
@@ -214,8 +214,8 @@ def _numbered(items: list[tuple[str, nn.Module | None]]) -> Iterator[tuple[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A block of a known model, with a layer that mixes channels in it, that gives what it takes, in shape."""
+class DonorBlock:
+    """A block of a known model that contains a weight matrix and keeps the shape of its input."""
 
     model: str
     path: str
@@ -223,67 +223,69 @@ class Block:
     kind: str
 
 
-def depths(model: nn.Module, run: ForwardPass) -> list[Depth]:
-    """Segments of containers that give what they take, and whose classes come again right before or behind them."""
-    found: list[Depth] = []
+def depth_changes(model: nn.Module, run: ForwardPass) -> list[DepthChange]:
+    """Returns segments of containers that keep the shape, with the same classes right before or behind them."""
+    found: list[DepthChange] = []
     for path, container in model.named_modules():
         if not isinstance(container, CONTAINERS):
             continue
         prefix = f"{path}." if path else ""
         names, kinds = list(modules_of(container)), [type(child) for child in modules_of(container).values()]
-        for length in range(1, LONGEST_PERIOD + 1):
+        for length in range(1, MAX_PERIOD + 1):
             for first in range(len(names) - length + 1):
                 segment = kinds[first : first + length]
                 again = segment in (kinds[first + length : first + 2 * length], kinds[max(first - length, 0) : first])
                 ends = prefix + names[first], prefix + names[first + length - 1]
-                weighs = any(_weighs(model.get_submodule(prefix + name)) for name in names[first : first + length])
+                weighs = any(
+                    _has_parameters(model.get_submodule(prefix + name)) for name in names[first : first + length]
+                )
                 if again and weighs and _same_shape(run, *ends):
-                    found += [Depth(path, first, length, more) for more in (True, False)]
+                    found += [DepthChange(path, first, length, more) for more in (True, False)]
     return found
 
 
-def blocks(name: str, model: nn.Module, run: ForwardPass) -> list[Block]:
-    """The blocks, of more than one layer, that give what they take.
+def donor_blocks(name: str, model: nn.Module, run: ForwardPass) -> list[DonorBlock]:
+    """Returns the blocks of a model with several layers that keep the shape of their input.
 
     What repeats in the model tells which these are: not their parts, nor stages.
     """
-    found: list[Block] = []
+    found: list[DonorBlock] = []
     known = hierarchy(model)
     levels = known.levels("repetition")
     for path, module in model.named_modules():
         is_block = path and levels[known[path].index] == "block"
-        if is_block and modules_of(module) and _mixes(module) and _same_shape(run, path, path):
-            found.append(Block(name, path, run.places[path][0], type(module).__qualname__))
+        if is_block and modules_of(module) and _has_matrix(module) and _same_shape(run, path, path):
+            found.append(DonorBlock(name, path, run.input_shapes[path][0], type(module).__qualname__))
     return found
 
 
-def swaps(name: str, model: nn.Module, run: ForwardPass, library: list[Block]) -> list[SwapBlock]:
-    """For each block of the model the blocks of known models that take as many channels in as many dimensions.
+def block_swaps(name: str, model: nn.Module, run: ForwardPass, library: list[DonorBlock]) -> list[BlockSwap]:
+    """Returns for each block of the model the blocks of known models with the same number of channels.
 
     That one gives in its new place what the old one gave is seen when the whole model runs.
     """
     return [
-        SwapBlock(own.path, other.model, other.path)
-        for own in blocks(name, model, run)
+        BlockSwap(own.path, other.model, other.path)
+        for own in donor_blocks(name, model, run)
         for other in library
         if other.kind != own.kind
         and _channels(own.shape) == _channels(other.shape)
-        and not (other.model == name and _holds(own.path, other.path))
+        and not (other.model == name and _is_nested(own.path, other.path))
     ]
 
 
-def _holds(one: str, other: str) -> bool:
-    """Whether one path is inside of the other."""
+def _is_nested(one: str, other: str) -> bool:
+    """True if one path is inside of the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def exchanges(model: nn.Module) -> list[SwapActivation | GroupNorms]:
+def layer_swaps(model: nn.Module) -> list[ActivationSwap | GroupNormSwap]:
     kinds = {type(module) for module in model.modules()}
     used = [name for name in ACTIVATIONS if getattr(nn, name) in kinds]
-    found: list[SwapActivation | GroupNorms] = [
-        SwapActivation(old, new) for old in used for new in ACTIVATIONS if new != old
+    found: list[ActivationSwap | GroupNormSwap] = [
+        ActivationSwap(old, new) for old in used for new in ACTIVATIONS if new != old
     ]
-    return [*found, *([GroupNorms()] if nn.BatchNorm2d in kinds else [])]
+    return [*found, *([GroupNormSwap()] if nn.BatchNorm2d in kinds else [])]
 
 
 def _channels(shape: Shape) -> tuple[int, int]:
@@ -291,38 +293,38 @@ def _channels(shape: Shape) -> tuple[int, int]:
     return len(shape), shape[1] if len(shape) == 4 else shape[-1]
 
 
-def kernels(model: nn.Module) -> list[KernelSize]:
-    """Other odd kernels of convolutions whose padding keeps what they give."""
-    found: list[KernelSize] = []
+def kernel_changes(model: nn.Module) -> list[KernelChange]:
+    """Returns other odd kernel sizes of convolutions whose padding keeps the output shape."""
+    found: list[KernelChange] = []
     for path, module in model.named_modules():
         if not path or type(module) is not nn.Conv2d or len(set(module.kernel_size)) > 1:
             continue
         size = module.kernel_size[0]
-        if size in KERNELS and module.padding == (size // 2, size // 2) and module.dilation == (1, 1):
-            found += [KernelSize(path, other) for other in KERNELS if other != size]
+        if size in KERNEL_SIZES and module.padding == (size // 2, size // 2) and module.dilation == (1, 1):
+            found += [KernelChange(path, other) for other in KERNEL_SIZES if other != size]
     return found
 
 
-def heads(model: nn.Module) -> list[Heads]:
-    """Half and twice as many heads, where these divide the width."""
-    known = {each: module for module in model.modules() if (each := _heads_of(module)) is not None}
-    found: list[Heads] = []
+def head_count_changes(model: nn.Module) -> list[HeadCountChange]:
+    """Returns half and twice as many heads, where these divide the width."""
+    known = {each: module for module in model.modules() if (each := _attention_heads(module)) is not None}
+    found: list[HeadCountChange] = []
     for (kind, count), module in known.items():
         width: Any = module.head_dim
-        found += [Heads(kind, count, 2 * count)] if width % 2 == 0 and width > 2 * NARROWEST else []
-        found += [Heads(kind, count, count // 2)] if count % 2 == 0 else []
+        found += [HeadCountChange(kind, count, 2 * count)] if width % 2 == 0 and width > 2 * MIN_HEAD_WIDTH else []
+        found += [HeadCountChange(kind, count, count // 2)] if count % 2 == 0 else []
     return found
 
 
-def _mixes(module: nn.Module) -> bool:
-    """Whether a layer with a matrix or a kernel is in it: what has none is a norm, or nothing."""
+def _has_matrix(module: nn.Module) -> bool:
+    """True if the module contains a parameter of two or more dimensions."""
     return any(parameter.dim() > 1 for parameter in module.parameters())
 
 
-def _weighs(module: nn.Module) -> bool:
+def _has_parameters(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
 def _same_shape(run: ForwardPass, first: str, last: str) -> bool:
-    given, taken = run.outputs.get(last, ()), run.places.get(first, ())
+    given, taken = run.output_shapes.get(last, ()), run.input_shapes.get(first, ())
     return len(given) == len(taken) == 1 and given == taken

@@ -1,21 +1,21 @@
-"""Which of several models are better than all others in one of two ways: in value, or in what they cost."""
+"""Pareto front of models in value and cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
 from modulekg_widgets.engine.knowledge.prediction.predictor import Predictor
-from modulekg_widgets.engine.knowledge.records import ModelRecord
 
-SIZES = ("params", "flops")
+SIZE_COSTS = ("params", "flops")
 Item = TypeVar("Item")
-Costs = Callable[[Sequence[ModelRecord]], list[float]]
+CostFunction = Callable[[Sequence[ModelRecord]], list[float]]
 
 
-def costs_by(against: str, predictor: Predictor | None, device: str | None) -> Costs:
-    """What models cost: their parameters or FLOPs, or a target that `predictor` tells, as latency.
+def cost_function(against: str, predictor: Predictor | None, device: str | None) -> CostFunction:
+    """Returns a function for the cost of models: parameters, FLOPs, or a predicted target such as latency.
 
     Raises `UnknownNameError` for another name without a predictor.
     """
@@ -25,19 +25,20 @@ def costs_by(against: str, predictor: Predictor | None, device: str | None) -> C
         return lambda records: [float(record.model.flops or 0) for record in records]
     if predictor is None:
         raise UnknownNameError(
-            f"nothing is called {shown(str(against))!r} to set against it: {nearest(str(against), SIZES)}"
+            f"nothing is called {printable(str(against))!r} to set against it: "
+            f"{closest_match_hint(str(against), SIZE_COSTS)}"
         )
     return lambda records: [float(each) for each in predictor.predict(records, None, device, extrapolate=True)]
 
 
-def dominated_by(points: Sequence[tuple[float, float]]) -> list[int]:
-    """For each (value, cost) how many others have no less value at no more cost, and are better in one of these."""
+def domination_counts(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Returns for each (value, cost) the number of points that dominate it."""
     return [sum(other != own and other[0] >= own[0] and other[1] <= own[1] for other in points) for own in points]
 
 
-def front(items: Sequence[Item], points: Sequence[tuple[float, float]], count: int) -> list[Item]:
-    """Those that no other is better than, the cheapest first; of more than `count` those that lie apart."""
-    best = [at for at, others in enumerate(dominated_by(points)) if others == 0]
+def pareto_front(items: Sequence[Item], points: Sequence[tuple[float, float]], count: int) -> list[Item]:
+    """Returns the items on the Pareto front, cheapest first; of more than `count` those at even steps."""
+    best = [at for at, others in enumerate(domination_counts(points)) if others == 0]
     best.sort(key=lambda at: points[at][1])
     if count < len(best):
         steps = [round(step * (len(best) - 1) / max(count - 1, 1)) for step in range(count)]

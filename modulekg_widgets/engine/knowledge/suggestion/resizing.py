@@ -1,4 +1,4 @@
-"""Other widths for a model: the free axes of its trace scaled, and what each module's tensors and attributes become."""
+"""Scaling of the widths of a model: new sizes of the free axes, tensors and attributes of each module."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modulekg_widgets.engine.axes.algebra import SUM, Term, atoms, find
 from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import remaining
 from modulekg_widgets.engine.axes.graph import trace
+from modulekg_widgets.engine.axes.terms.algebra import SUM, Term, atoms, find
+from modulekg_widgets.engine.axes.terms.term_positions import remaining_size
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.knowledge.light_pass import Call
+from modulekg_widgets.engine.knowledge.facts.traced import CallArguments
 from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, buffers_of, parameters_of
+from modulekg_widgets.engine.torch_runtime.pytree import with_tensors
 from modulekg_widgets.engine.torch_runtime.state import module_state
-from modulekg_widgets.engine.torch_runtime.structure import with_tensors
 
 Shape = tuple[int, ...]
-Counts = dict[Term, int]  # the new sizes of axes
-STEP = 8  # channel counts are multiples of it
+AxisSizes = dict[Term, int]  # the new sizes of axes
+CHANNEL_MULTIPLE = 8  # channel counts are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
-class Resized:
-    """One module's new attributes and shapes of tensors."""
+class ModuleResize:
+    """New attributes and tensor shapes of one module."""
 
     path: str
     attributes: tuple[tuple[str, Any], ...]
@@ -40,20 +40,20 @@ class Resized:
         for name, value in self.attributes:
             setattr(module, name, value)
         for name, shape in self.shapes:
-            _put(module, name, shape)
-        reset(module, below=False)
+            _set_tensor(module, name, shape)
+        reset_weights(module, recurse=False)
 
 
-def reset(module: nn.Module, below: bool = True) -> None:
-    """New weights from the modules' own initialisation, where they have one and their tensors are real."""
-    for each in module.modules() if below else (module,):
+def reset_weights(module: nn.Module, recurse: bool = True) -> None:
+    """Initialises weights anew by `reset_parameters`, where modules have it and their tensors are real."""
+    for each in module.modules() if recurse else (module,):
         again = getattr(each, "reset_parameters", None) or getattr(each, RESET_PARAMETERS, None)
-        if callable(again) and not any(tensor.is_meta for tensor in _own_tensors(each).values()):
+        if callable(again) and not any(tensor.is_meta for tensor in _direct_tensors(each).values()):
             again()
 
 
-def resized(model: nn.Module, call: Call, factor: float) -> list[Resized] | None:
-    """The changes that scale a model without weights, which has them afterwards; None where they do not fit together.
+def resize_model(model: nn.Module, call: CallArguments, factor: float) -> list[ModuleResize] | None:
+    """Scales a model on the meta device in place, and returns the changes; None if they do not fit together.
 
     Its inputs and outputs keep their sizes. Where the code of the model itself holds channel counts, the attributes of
     its own modules that are one of them are scaled, too.
@@ -64,43 +64,43 @@ def resized(model: nn.Module, call: Call, factor: float) -> list[Resized] | None
             break
     else:
         return None
-    counts = _scaled(axes, factor)
+    counts = _scaled_sizes(axes, factor)
     try:
         said = changed_attributes(axes, counts)
     except ModuleKGError:  # an adapter of a user's that cannot say
         return None
-    for own in ({}, _own_attributes(model, axes, counts)):
+    for own in ({}, _scaled_attributes(model, axes, counts)):
         changes = _changes(axes, counts, {**own, **{name: after for name, (_, after) in said.items()}})
         tried = deepcopy(model)
         for change in changes:
             change.apply(tried)
-        if changes and runs(tried, call, training):
+        if changes and runs_forward(tried, call, training):
             for change in changes:
                 change.apply(model)
             return changes
     return None
 
 
-def runs(model: nn.Module, call: Call, training: bool) -> bool:
-    """Whether a model without weights runs in that mode."""
+def runs_forward(model: nn.Module, call: CallArguments, training: bool) -> bool:
+    """True if a model on the meta device runs in that mode."""
     try:
         with torch.no_grad():
-            args, kwargs = _doubled(call) if training else call
+            args, kwargs = _double_batch(call) if training else call
             model.train(training)(*args, **kwargs)
     except Exception:  # noqa: BLE001 - whatever a forward pass raises, it does not run
         return False
     return True
 
 
-def _doubled(call: Call) -> Call:
-    """With twice the batch, of which norms need two for training."""
+def _double_batch(call: CallArguments) -> CallArguments:
+    """Returns the call with a batch of twice the size, which norms need in training."""
     return with_tensors(call, lambda tensor: tensor if tensor.dim() == 0 else torch.cat([tensor, tensor]))
 
 
-def _axes(model: nn.Module, call: Call, training: bool) -> Axes | None:
+def _axes(model: nn.Module, call: CallArguments, training: bool) -> Axes | None:
     """The axes of one forward pass; None where the model does not run."""
     try:
-        args, kwargs = _doubled(call) if training else call
+        args, kwargs = _double_batch(call) if training else call
         return trace(model, args, dict(kwargs), training=training).axes
     except (ModuleKGError, RuntimeError, ValueError):
         return None
@@ -109,28 +109,28 @@ def _axes(model: nn.Module, call: Call, training: bool) -> Axes | None:
 # --------------------------------------------------------------------- sizes
 
 
-def _scaled(axes: Axes, factor: float) -> Counts:
-    """The new sizes of the free axes; those of the dimensions are multiples of eight, and of the heads that read them.
+def _scaled_sizes(axes: Axes, factor: float) -> AxisSizes:
+    """Returns the new sizes of the free axes, multiples of eight and of the number of heads.
 
     Heads stay and are made wider or narrower; groups become more or fewer, where that goes, and their width stays.
     Axes whose order could not be aligned are of one size where they meet: those of one size get one new size.
     """
     steps = _steps(axes)
-    counts: Counts = {}
+    counts: AxisSizes = {}
     unaligned: dict[int, int] = {}
     kept: set[Term] = set()
     # an order of indices that cannot be followed is of no concern to sizes
-    free = [axis for axis in axes if axis.term.frozen is None or axis.term.frozen.order_alone]
+    free = [axis for axis in axes if axis.term.frozen is None or axis.term.frozen.order_only]
     heads = {axis.term for axis in axes if axis.role == "heads"}
     grouped = [axis for axis in free if axis.role == "groups"]
     for axis in [*grouped, *(axis for axis in free if axis.role not in ("groups", "heads"))]:
-        dims = [find(axes.inference.dims(node)[at]) for node, at in axis.places]
+        dims = [find(axes.inference.dims(node)[at]) for node, at in axis.tensor_dims]
         whole = min(dims, key=lambda term: (term.size, term.kind != SUM))
-        if axis.term in kept or whole.size < STEP:
+        if axis.term in kept or whole.size < CHANNEL_MULTIPLE:
             continue
         scaled = [atom.size for atom in atoms(whole) if atom not in heads]
         unit = math.gcd(*scaled) if whole.kind == SUM else axis.size
-        step = math.lcm(1 if whole.kind == SUM else STEP, whole.size // unit, *steps[axis.term])
+        step = math.lcm(1 if whole.kind == SUM else CHANNEL_MULTIPLE, whole.size // unit, *steps[axis.term])
         count = axis.size * max(step, step * round(whole.size * factor / step)) // whole.size
         counts[axis.term] = count if axis.term.frozen is None else unaligned.setdefault(axis.size, count)
         if axis in grouped:
@@ -139,11 +139,11 @@ def _scaled(axes: Axes, factor: float) -> Counts:
 
 
 def _steps(axes: Axes) -> dict[Term, set[int]]:
-    """For what attention projects, and for its own width, the number of heads: it is a multiple of it."""
+    """Returns for axes that attention projects the numbers of heads, of which they are multiples."""
     found: dict[Term, set[int]] = defaultdict(set)
     for axis in axes.free:
         if axis.role == "heads":
-            for node, _ in axis.places:
+            for node, _ in axis.tensor_dims:
                 for term in axes.inference.dims(node):
                     for atom in atoms(term):
                         found[atom].add(axis.size)
@@ -153,12 +153,12 @@ def _steps(axes: Axes) -> dict[Term, set[int]]:
 # ------------------------------------------------------------------- changes
 
 
-def _changes(axes: Axes, counts: Counts, attributes: dict[str, Any]) -> list[Resized]:
+def _changes(axes: Axes, counts: AxisSizes, attributes: dict[str, Any]) -> list[ModuleResize]:
     """The new shapes of tensors and values of attributes by module, the inner modules first."""
     shapes: dict[str, dict[str, Shape]] = defaultdict(dict)
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, node in axes.graph.state.items():
-        shape = tuple(remaining(term, counts) for term in axes.inference.dims(node))
+        shape = tuple(remaining_size(term, counts) for term in axes.inference.dims(node))
         if shape != node.shape:
             path, _, own = name.rpartition(".")
             shapes[path][own] = shape
@@ -166,16 +166,20 @@ def _changes(axes: Axes, counts: Counts, attributes: dict[str, Any]) -> list[Res
         path, _, own = name.rpartition(".")
         values[path][own] = value
     paths = sorted({*shapes, *values}, key=lambda path: (-path.count(".") - bool(path), path))
-    return [Resized(path, tuple(values[path].items()), tuple(shapes[path].items())) for path in paths]
+    return [ModuleResize(path, tuple(values[path].items()), tuple(shapes[path].items())) for path in paths]
 
 
-def _own_attributes(model: nn.Module, axes: Axes, counts: Counts) -> dict[str, int]:
-    """The whole numbers in the model's own modules that are the size of what is scaled, where that is one new size."""
+def _scaled_attributes(model: nn.Module, axes: Axes, counts: AxisSizes) -> dict[str, int]:
+    """Returns integer attributes of the model's own modules that equal a scaled size, with the new size."""
     sizes: dict[int, set[int]] = defaultdict(set)
     dims = {term for node in axes.graph.state.values() for term in axes.inference.dims(node)}
     for term in [*dims, *counts]:
-        sizes[term.size].add(remaining(term, counts))
-    after = {size: (found - {size}).pop() for size, found in sizes.items() if size >= STEP and len(found - {size}) == 1}
+        sizes[term.size].add(remaining_size(term, counts))
+    after = {
+        size: (found - {size}).pop()
+        for size, found in sizes.items()
+        if size >= CHANNEL_MULTIPLE and len(found - {size}) == 1
+    }
     return {
         f"{path}.{name}" if path else name: after[value]
         for path, module in model.named_modules()
@@ -185,13 +189,13 @@ def _own_attributes(model: nn.Module, axes: Axes, counts: Counts) -> dict[str, i
     }
 
 
-def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
+def _direct_tensors(module: nn.Module) -> dict[str, Tensor]:
     every = {**parameters_of(module), **buffers_of(module)}
     return {name: tensor for name, tensor in every.items() if tensor is not None}
 
 
-def _put(module: nn.Module, name: str, shape: Shape) -> None:
-    """A tensor of another shape under that name; it repeats the values of the one before."""
+def _set_tensor(module: nn.Module, name: str, shape: Shape) -> None:
+    """Sets a tensor of another shape under that name, filled with repeated values of the old one."""
     old = getattr(module, name)
     if tuple(old.shape) == shape:
         return

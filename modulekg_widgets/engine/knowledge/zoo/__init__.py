@@ -1,5 +1,6 @@
-"""Models of other libraries by name, without memory for their weights, and what is published of them.
+"""Builders of the models of torchvision, timm and transformers, and published results.
 
-A builder is a function by the name of its model: torchvision_models.py, timm_models.py, transformers_models.py. They
-run inside of `meta_weights`. published_results.py reads the figures that this package ships.
+A builder is a callable named like its model, with an `example` call: torchvision_models.py, timm_models.py,
+transformers_models.py. It runs inside of `meta_weights`, without memory for weights. published_results.py reads the
+results that the package ships.
 """

@@ -1,4 +1,4 @@
-"""Weights on the meta device while models are built: no memory, no time for an initialisation."""
+"""Context manager that builds models with weights on the meta device, without memory or initialisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANDOM = frozenset({torch.Tensor.normal_, torch.Tensor.uniform_})  # write noth
 
 
 class _FactoriesOnMeta(TorchFunctionMode):
-    """Sends the functions that make weights to the meta device and leaves others (`arange`, `tolist`) alone.
+    """Sends factory functions of weights to the meta device, and leaves others (`arange`, `tolist`) unchanged.
 
     Random numbers for what is there are not drawn.
     """
@@ -29,6 +29,6 @@ class _FactoriesOnMeta(TorchFunctionMode):
 
 @contextmanager
 def meta_weights() -> Iterator[None]:
-    """Within it modules are built with weights on the meta device, also those that compute while they are built."""
+    """Builds modules with weights on the meta device, also those that compute in their constructor."""
     with _FactoriesOnMeta():
         yield

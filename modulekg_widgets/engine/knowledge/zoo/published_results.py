@@ -1,4 +1,4 @@
-"""Results that others have published of models, shipped with this package as figures with their source."""
+"""Published results of pretrained models, shipped with the package, with their source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,9 @@ def published_results(source: str = "timm") -> pd.DataFrame:
     import pandas as pd
 
     if source not in SOURCES:
-        raise UnknownNameError(f"no results of {shown(str(source))!r} are shipped: {nearest(str(source), SOURCES)}")
+        raise UnknownNameError(
+            f"no results of {printable(str(source))!r} are shipped: {closest_match_hint(str(source), SOURCES)}"
+        )
     packed = files(__package__ or "").joinpath(f"{source}_results.csv.gz").read_bytes()
     wide = pd.read_csv(io.BytesIO(gzip.decompress(packed)), dtype={"model": str, "tag": str})
     found = wide.melt(id_vars=KEYS, var_name="what").dropna(subset=["value"])

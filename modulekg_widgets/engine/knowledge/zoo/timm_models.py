@@ -1,4 +1,4 @@
-"""timm's models by name."""
+"""Builders of timm's architectures by name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.traced import CallArguments, image_call
 
 
 def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[..., nn.Module]]:
@@ -46,7 +46,7 @@ def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[...,
     for given in names:
         name = str(given).partition(".")[0]
         if name not in set(known):
-            raise UnknownNameError(f"timm has no architecture {shown(name)!r}: {nearest(name, known)}")
+            raise UnknownNameError(f"timm has no architecture {printable(name)!r}: {closest_match_hint(name, known)}")
         found[name] = TimmBuilder(name)
     return found
 
@@ -69,10 +69,10 @@ class TimmBuilder:
     def __name__(self) -> str:
         return self.name
 
-    def example(self, model: nn.Module) -> Call | None:
+    def example(self, model: nn.Module) -> CallArguments | None:
         """A picture of the size that the architecture is made for."""
         size = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
-        return picture(*size)
+        return image_call(*size)
 
     def __call__(self, **changes: Any) -> nn.Module:
         return _timm().create_model(self.name, pretrained=False, **changes)

@@ -1,4 +1,4 @@
-"""torchvision's models by name, and what it publishes of their weights."""
+"""Builders of torchvision's models by name, and the metadata of its weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.knowledge.facts.traced import CallArguments, image_call
 
-USUAL = 224  # pixels
+DEFAULT_IMAGE_SIZE = 224  # pixels
 
 
 def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
@@ -34,7 +34,8 @@ def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
 
 
 def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, dict[str, Any]]]:
-    """For each model with weights called `entry`: the module that defines it, and what is published of the weights.
+    """For each model with weights called `entry`: the module that defines it, and what is published of the
+    weights.
 
     Nothing is downloaded.
     """
@@ -49,14 +50,15 @@ def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, di
 
 
 def image_sizes(entry: str = "IMAGENET1K_V1") -> dict[str, int]:
-    """For each model with weights called `entry` the pixels of a side of the pictures that these were measured on."""
+    """For each model with weights called `entry` the pixels of a side of the pictures that these were measured "
+    "on."""
     from torchvision import models
 
     found: dict[str, int] = {}
     for name in models.list_models():
         weights = models.get_model_weights(name).__members__.get(entry)
         if weights is not None:
-            size = getattr(weights.value.transforms, "keywords", {}).get("crop_size", USUAL)
+            size = getattr(weights.value.transforms, "keywords", {}).get("crop_size", DEFAULT_IMAGE_SIZE)
             found[name] = int(size[0] if isinstance(size, list | tuple) else size)
     return found
 
@@ -71,15 +73,15 @@ class TorchvisionBuilder:
     def __name__(self) -> str:
         return self.name
 
-    def example(self, model: nn.Module) -> Call | None:
-        """A picture of the size that the published weights take; None for what takes more than a picture."""
+    def example(self, model: nn.Module) -> CallArguments | None:
+        """Returns an image of the size of the published weights; None for models that take more than an image."""
         from torchvision import models
 
         if models.get_model_builder(self.name).__module__.count(".") > 2:
             return None  # of detection, segmentation, video and optical flow
         weights = list(models.get_model_weights(self.name))
-        size = weights[0].transforms.keywords.get("crop_size", USUAL) if weights else USUAL
-        return picture(3, size, size)
+        size = weights[0].transforms.keywords.get("crop_size", DEFAULT_IMAGE_SIZE) if weights else DEFAULT_IMAGE_SIZE
+        return image_call(3, size, size)
 
     def __call__(self, **changes: Any) -> nn.Module:
         from torchvision import models
@@ -88,17 +90,17 @@ class TorchvisionBuilder:
 
 
 def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
-    """What keeps a builder from downloading, and from an initialisation of minutes that is announced to go."""
+    """Returns arguments that prevent downloads and slow initialisation."""
     signature = inspect.signature(builder)
     options: dict[str, Any] = {key: None for key in ("weights", "weights_backbone") if key in signature.parameters}
     kind = signature.return_annotation
     bases = kind.__mro__ if isinstance(kind, type) else ()
-    if any(_takes_undecided(base, "init_weights") for base in bases if base is not object):
+    if any(_has_undecided_default(base, "init_weights") for base in bases if base is not object):
         options["init_weights"] = False
     return options
 
 
-def _takes_undecided(cls: type, keyword: str) -> bool:
-    """Whether the constructor has a keyword whose default is neither yes nor no."""
+def _has_undecided_default(cls: type, keyword: str) -> bool:
+    """True if the constructor has this keyword with a default of None."""
     parameter = inspect.signature(cls.__init__).parameters.get(keyword)
     return parameter is not None and parameter.default is None

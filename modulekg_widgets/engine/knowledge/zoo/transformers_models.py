@@ -1,4 +1,4 @@
-"""Models of transformers by their types, and by configurations."""
+"""Builders of the model types of transformers, and of given configurations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import MissingPackageError, PredictionError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.knowledge.light_pass import Call, picture
+from modulekg_widgets.engine.errors import (
+    MissingPackageError,
+    PredictionError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.knowledge.facts.traced import CallArguments, image_call
 
-WORDS = 128  # of the text that a model is called with, to count what that costs
-MOST = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again
+TEXT_LENGTH = 128  # of the text that a model is called with, to count what that costs
+MAX_LAYERS = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again
 _COUNTS = re.compile(r"(num_|n_|^)(\w+_)?(layers?|experts|blocks)$")
-TYPE = "model_type"
+MODEL_TYPE_KEY = "model_type"
 
 
 def transformers_builders(
@@ -73,25 +79,25 @@ class TransformersBuilder:
 
     @property
     def only_without_memory(self) -> bool:
-        """By default many types have billions of weights."""
+        """True: default configurations of many types have billions of weights."""
         return True
 
     @property
     def __name__(self) -> str:
         return self.name
 
-    def example(self, model: nn.Module) -> Call | None:
-        """Words, or a picture, as the model's main input is called; None for other models."""
+    def example(self, model: nn.Module) -> CallArguments | None:
+        """Returns tokens or an image for the model's main input; None for other models."""
         config: Any = model.config
         main = getattr(model, "main_input_name", "")
         if main == "input_ids":
-            words = torch.zeros(1, WORDS, dtype=torch.long, device="meta")
+            words = torch.zeros(1, TEXT_LENGTH, dtype=torch.long, device="meta")
             both = {"decoder_input_ids": words} if getattr(config, "is_encoder_decoder", False) else {}
             return (), {"input_ids": words, **both}
         size = getattr(config, "image_size", None)
         if main == "pixel_values" and size is not None:
             height, width = size if isinstance(size, list | tuple) else (size, size)
-            return (), {"pixel_values": picture(getattr(config, "num_channels", 3), height, width)[0][0]}
+            return (), {"pixel_values": image_call(getattr(config, "num_channels", 3), height, width)[0][0]}
         return None
 
     def __call__(self, num_classes: int | None = None, **changes: Any) -> nn.Module:
@@ -103,17 +109,17 @@ class TransformersBuilder:
 
     def _config(self, changes: Mapping[str, Any]) -> Any:
         if self.config is None:
-            return _small(self.name, changes)
+            return _small_config(self.name, changes)
         values = dict(self.config if isinstance(self.config, Mapping) else self.config.to_dict())
-        return _library().AutoConfig.for_model(values.pop(TYPE), **{**values, **changes})
+        return _library().AutoConfig.for_model(values.pop(MODEL_TYPE_KEY), **{**values, **changes})
 
 
-def _small(name: str, changes: Mapping[str, Any]) -> Any:
-    """The configuration by default, with few layers where it can be made so."""
+def _small_config(name: str, changes: Mapping[str, Any]) -> Any:
+    """Returns the default configuration, with few layers if the library accepts it."""
     made = _library().AutoConfig.for_model
     counts = {
-        key: MOST for key, value in vars(made(name)).items()
-        if _COUNTS.search(key) and type(value) is int and value > MOST
+        key: MAX_LAYERS for key, value in vars(made(name)).items()
+        if _COUNTS.search(key) and type(value) is int and value > MAX_LAYERS
     }  # fmt: skip
     try:
         return made(name, **{**counts, **changes})
@@ -122,14 +128,14 @@ def _small(name: str, changes: Mapping[str, Any]) -> Any:
 
 
 def _classifier(config: Any) -> Any:
-    """What builds a model of a configuration with a head for classes; raises `PredictionError` where nothing does."""
+    """Returns the auto class with a classification head for a configuration; raises `PredictionError`."""
     from transformers.models.auto import modeling_auto
 
     for kind in ("Sequence", "Image", "Audio", "Video"):
         if type(config) in getattr(modeling_auto, f"MODEL_FOR_{kind.upper()}_CLASSIFICATION_MAPPING"):
             return getattr(modeling_auto, f"AutoModelFor{kind}Classification")
     raise PredictionError(
-        f"transformers has no {shown(type(config).__name__)} for classes: build it without num_classes"
+        f"transformers has no {printable(type(config).__name__)} for classes: build it without num_classes"
     )
 
 
@@ -151,15 +157,18 @@ def _types() -> list[str]:
 
 def _check_type(name: Any, known: list[str]) -> None:
     if name not in known:
-        raise UnknownNameError(f"transformers has no type {shown(str(name))!r}: {nearest(str(name), known)}")
+        raise UnknownNameError(
+            f"transformers has no type {printable(str(name))!r}: {closest_match_hint(str(name), known)}"
+        )
 
 
 def _checked(config: Any, name: str, known: list[str]) -> Any:
     values = config if isinstance(config, Mapping) else vars(config) if hasattr(config, "to_dict") else None
     if values is None:
         raise UnknownNameError(
-            f"configs[{shown(name)!r}] is a {shown(type(config).__name__)}: pass a configuration of transformers, or a "
-            f"mapping with a {TYPE!r}"
+            f"configs[{printable(name)!r}] is a {printable(type(config).__name__)}: pass a configuration of "
+            "transformers, or a "
+            f"mapping with a {MODEL_TYPE_KEY!r}"
         )
-    _check_type(values[TYPE] if TYPE in values else getattr(config, TYPE, None), known)
+    _check_type(values[MODEL_TYPE_KEY] if MODEL_TYPE_KEY in values else getattr(config, MODEL_TYPE_KEY, None), known)
     return config

@@ -1,7 +1,6 @@
-"""How a module is measured: hooks on scheduled steps, and what they hand to the metrics.
+"""Hooks on scheduled steps, and what they hand to the metrics.
 
-To read: `module_hooks` attaches two hooks for all modules at the steps at which a metric is active (`active_metrics`);
-`module_calls` decides what is read of a module's calls, `joint_metrics` for those that need more than one tensor, with
-`attention` and `gradients`; an `observation` is what a call shows, of `tensors` that can be measured; `module_metric`
-makes the value and `value_writer` stores it. `uncompiled` and `without_data` are for models that hooks do not see.
+Read module_hooks.py first (two hooks for all modules), then module_calls.py (what is read of a call), observation.py
+(what a call shows), module_metric.py and value_writer.py (how a value is made and stored). joint_metrics.py is for
+metrics of several tensors, with attention.py and gradients.py; missing_values.py says why a value is absent.
 """

@@ -1,4 +1,4 @@
-"""Gradients of a module's call: at its output, and at its input what comes through the module alone.
+"""Gradients of module calls: at the output, and at the input the part through this module alone.
 
 Those of several backward passes of a step add up, as torch adds them up in `.grad`; what `torch.autograd.grad` is asked
 for, as by a gradient penalty, is no gradient of the loss.
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
-from modulekg_widgets.engine.monitoring.hooks.observation import ThisStep, log_failure
+from modulekg_widgets.engine.monitoring.hooks.observation import StepState, log_failure
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import TRAIN
 from modulekg_widgets.engine.torch_runtime.private import (
@@ -29,16 +29,16 @@ from modulekg_widgets.engine.torch_runtime.private import (
     will_run_node,
 )
 
-MOST_NODES = 20_000  # of a module's own graph
-OURS = -1  # among the hooks of a tensor; those of handles count from 0
+MAX_NODES = 20_000  # of a module's own graph
+HOOK_KEY = -1  # among the hooks of a tensor; those of handles count from 0
 
 
 def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | None], None]) -> None:
-    """What `y.register_hook(hook)` does, without the handle: that is most of its cost, and ours go with the graph."""
+    """Register a gradient hook without a handle, whose creation is most of the cost of `register_hook`."""
     if tensor_hooks_of(y) is not None or not CAN_ENTER_HOOKS:
         y.register_hook(hook)
     else:
-        hooks: Any = OrderedDict({OURS: hook})
+        hooks: Any = OrderedDict({HOOK_KEY: hook})
         set_tensor_hooks(y, hooks)
         hook_entry_of(graph)(y)
 
@@ -46,36 +46,36 @@ def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | No
 # ---------------------------------------------- backward passes
 
 # what a backward pass is to the loss: none of it, its last one through this graph, or one that further ones may follow
-ASKED, LAST, MORE = range(3)
-ONLY_ASKED = (
+NOT_LOSS, LAST_PASS, EARLIER_PASS = range(3)
+NOT_FROM_LOSS = (
     "its gradient was asked for by torch.autograd.grad alone, which counts for no loss: call loss.backward() before "
     "`track`"
 )
-LOST = (
+GRAPH_NOT_RETAINED = (
     "its gradient came in several backward passes, of which the first did not say that more would follow: pass "
     "retain_graph=True to all but the last"
 )
 
 
-def pass_kind() -> int:
-    """What the backward pass that calls is to the loss, by the leaves below the node that it is at.
+def backward_kind() -> int:
+    """Returns the kind of the running backward: not of the loss, its last one, or one with more to follow.
 
     A pass that adds to the `.grad` of a leaf belongs to the loss. One of `torch.autograd.grad` does where parameters
     are asked for and the graph is freed, as by a training that takes its gradients so; a penalty needs the graph again.
     """
     try:
         counts = backward_pass() == -1 or _adds_to_leaves(backward_node())
-        return (MORE if keeps_graph() else LAST) if counts else ASKED
+        return (EARLIER_PASS if keeps_graph() else LAST_PASS) if counts else NOT_LOSS
     except Exception:  # noqa: BLE001 - of a pass that torch cannot tell about, such as a compiled one
         log_failure()
-        return LAST
+        return LAST_PASS
 
 
 def _adds_to_leaves(start: Any) -> bool:
     has_leaf = asks_for_parameter = False
     seen = {start}
     waiting = [start]
-    while waiting and len(seen) < MOST_NODES:
+    while waiting and len(seen) < MAX_NODES:
         node = waiting.pop()
         if type(node) is LEAF_NODE:
             has_leaf = True
@@ -91,79 +91,79 @@ def _adds_to_leaves(start: Any) -> bool:
     return not has_leaf or (asks_for_parameter and not keeps_graph())
 
 
-Call = tuple[int, str]  # its number and phase
+CallKey = tuple[int, str]  # its number and phase
 Deliver = Callable[[torch.Tensor], None]
 
 
-class Arrivals:
-    """The gradients of one module's calls at its input or output, each given on once: their sum over a step's passes.
+class GradientCollector:
+    """Collects the gradients of a module's calls; delivers the sum over the backwards of a step, once per call.
 
     Where the graph is freed behind the first one it is given on at once; else a copy waits for the others, until one of
     them frees the graph or the step ends.
     """
 
-    __slots__ = ("_asked", "_deliver", "_miss", "_now", "_sums", "given")
+    __slots__ = ("_asked_alone", "_deliver", "_miss", "_now", "_sums", "delivered")
 
-    def __init__(self, now: ThisStep, miss: Callable[[str, int, str], None]) -> None:
+    def __init__(self, now: StepState, miss: Callable[[str, int, str], None]) -> None:
         self._now = now
         self._miss = miss  # notes why a call has no value
-        self.given: set[Call] = set()
-        self._sums: dict[Call, torch.Tensor] = {}
-        self._asked: set[Call] = set()
-        self._deliver: dict[Call, Deliver] = {}
+        self.delivered: set[CallKey] = set()
+        self._sums: dict[CallKey, torch.Tensor] = {}
+        self._asked_alone: set[CallKey] = set()
+        self._deliver: dict[CallKey, Deliver] = {}
 
     def reset(self) -> None:
-        self.given.clear()
+        self.delivered.clear()
         self._sums.clear()
-        self._asked.clear()
+        self._asked_alone.clear()
         self._deliver.clear()
 
-    def take(self, call: Call, gradient: torch.Tensor, deliver: Deliver, awaits_more: bool = False) -> None:
-        """Take in what has arrived; `awaits_more` where the pass around this one keeps its graph."""
+    def take(self, call: CallKey, gradient: torch.Tensor, deliver: Deliver, awaits_more: bool = False) -> None:
+        """Add a gradient; `awaits_more` if the surrounding backward retains its graph."""
         task = backward_pass()
         kind = self._now.passes.get(task)
         if kind is None:
-            kind = self._now.passes[task] = pass_kind()
-        if kind == LAST and awaits_more:
-            kind = MORE
-        if kind == LAST and call not in self.given and call not in self._sums:
-            self.given.add(call)
+            kind = self._now.passes[task] = backward_kind()
+        if kind == LAST_PASS and awaits_more:
+            kind = EARLIER_PASS
+        if kind == LAST_PASS and call not in self.delivered and call not in self._sums:
+            self.delivered.add(call)
             deliver(gradient)
         else:
-            self._take_one_of_several(call, gradient, deliver, kind)
+            self._accumulate(call, gradient, deliver, kind)
 
-    def _take_one_of_several(self, call: Call, gradient: torch.Tensor, deliver: Deliver, kind: int) -> None:
-        if not (self._sums or self._asked):
+    def _accumulate(self, call: CallKey, gradient: torch.Tensor, deliver: Deliver, kind: int) -> None:
+        if not (self._sums or self._asked_alone):
             self._now.unfinished.append(self._finish)
-        if kind == ASKED:
-            self._asked.add(call)
-        elif call in self.given:
-            self._miss(LOST, *call)
+        if kind == NOT_LOSS:
+            self._asked_alone.add(call)
+        elif call in self.delivered:
+            self._miss(GRAPH_NOT_RETAINED, *call)
         elif call in self._sums:
             self._sums[call] = self._sums[call] + gradient.detach()
         else:
             self._sums[call] = gradient.detach().clone()
             self._deliver[call] = deliver
-        if kind == LAST and call in self._sums:
-            self._give(call)
+        if kind == LAST_PASS and call in self._sums:
+            self._deliver_sum(call)
 
-    def _give(self, call: Call) -> None:
-        self.given.add(call)
+    def _deliver_sum(self, call: CallKey) -> None:
+        self.delivered.add(call)
         self._deliver.pop(call)(self._sums.pop(call))
 
     def _finish(self) -> None:
         try:
             for call in list(self._sums):
-                self._give(call)
+                self._deliver_sum(call)
         except Exception:  # noqa: BLE001 - it would be the training's
             log_failure()
-        for call in self._asked - self.given:
+        for call in self._asked_alone - self.delivered:
             if call[1] == TRAIN:
-                self._miss(ONLY_ASKED, *call)
+                self._miss(NOT_FROM_LOSS, *call)
 
 
-class Unscaled:
-    """Takes the loss scale of a `torch.amp.GradScaler` out of a gradient, without waiting for the device."""
+class GradientUnscaler:
+    """Divides gradients by the scale of a `torch.amp.GradScaler`, without synchronising the device."""
 
     def __init__(self, scaler: Any) -> None:
         if not hasattr(scaler, "get_scale"):
@@ -181,7 +181,7 @@ class Unscaled:
 
 
 class InputEdge(NamedTuple):
-    """Where the gradient of an input flows to: a node and the number of its output; and where other inputs begin."""
+    """Gradient edge of an input: node and output number, and the nodes where other inputs begin."""
 
     node: Any
     number: int
@@ -189,7 +189,7 @@ class InputEdge(NamedTuple):
 
 
 def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
-    """The edge of `x`, one of the `inputs` of a call; None when no gradient flows there."""
+    """Returns the gradient edge of `x`, one of the `inputs` of a call; None if it needs no gradient."""
     if not x.requires_grad:
         return None
     edge = get_gradient_edge(x)
@@ -199,8 +199,8 @@ def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
     return InputEdge(edge.node, edge.output_nr, frozenset(others - {edge.node}))
 
 
-def watch_own_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]) -> list[Any]:
-    """Call `seen` in each backward pass with the sum of the gradients that flow from `y` into `edge`.
+def hook_input_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]) -> list[Any]:
+    """Call `seen` in each backward with the sum of the gradients from `y` into `edge`.
 
     Gives the handles of hooks that would stay, because they are on tensors that belong to no graph.
     """
@@ -208,15 +208,15 @@ def watch_own_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.T
     if (own.node, own.output_nr) == (edge.node, edge.number):  # the module returned its input
         handle = y.register_hook(lambda gradient: seen(gradient))
         return [handle] if y.is_leaf else []
-    ends = [] if y.is_leaf else _ends(y.grad_fn, edge)
-    passing = _Pass(len(ends), seen)
+    ends = [] if y.is_leaf else _edge_nodes(y.grad_fn, edge)
+    passing = _BackwardPass(len(ends), seen)
     for node, places in ends:
         node.register_hook(lambda gradients, _, places=places: passing.arrived(places, gradients))
     return []
 
 
-class _Pass:
-    """Collects the parts of one backward pass; a later pass begins anew, also when this one reached some nodes only."""
+class _BackwardPass:
+    """Sums the gradients of one backward; a later backward starts anew."""
 
     def __init__(self, count: int, seen: Callable[[torch.Tensor], None]) -> None:
         self.count = count
@@ -236,8 +236,8 @@ class _Pass:
             self.seen(parts[0] if len(parts) == 1 else torch.stack([part.detach() for part in parts]).sum(0))
 
 
-def _ends(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
-    """The nodes on the way from `start` whose gradients flow into the edge, with the places of these gradients."""
+def _edge_nodes(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
+    """Returns the nodes between `start` and the edge whose gradients flow into it, with the positions of these."""
     found = []
     seen = {start, *edge.others}
     waiting = [start]
@@ -249,7 +249,7 @@ def _ends(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
                 if output == edge.number:
                     places.append(place)
             elif following is not None and following not in seen:
-                if len(seen) > MOST_NODES:
+                if len(seen) > MAX_NODES:
                     return []
                 seen.add(following)
                 waiting.append(following)

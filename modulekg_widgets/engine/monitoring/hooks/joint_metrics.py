@@ -1,4 +1,4 @@
-"""Metrics that one tensor is not enough for: several of a call, its attention, or the gradient at its input."""
+"""Metrics that need several tensors of a call, its attention, or the gradient at its input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.monitoring.hooks.attention import AttentionWatch, forget_interrupted
-from modulekg_widgets.engine.monitoring.hooks.gradients import Arrivals, input_edge, watch_own_gradient
+from modulekg_widgets.engine.monitoring.hooks.attention_recorder import AttentionRecorder, remove_interrupted
+from modulekg_widgets.engine.monitoring.hooks.gradients import GradientCollector, hook_input_gradient, input_edge
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, measure, miss
 from modulekg_widgets.engine.monitoring.hooks.observation import (
     AFTER,
@@ -18,17 +18,17 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     STEP_NEEDS,
     TRACK,
     Observation,
-    ThisStep,
+    StepState,
     gradients_of,
+    is_measurable,
     log_failure,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import is_measurable
 
 
 class JointMetrics:
-    """Collects what the metrics of one module need of each call, and measures them at the stage that has all."""
+    """Collects the needs of several metrics per call, and measures each metric once all of its needs are there."""
 
-    def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, overwrites: bool) -> None:
+    def __init__(self, metrics: Sequence[ModuleMetric], now: StepState, overwrites: bool) -> None:
         self._now = now
         self._by_stage = [[metric for metric in metrics if metric.stage == stage] for stage in range(4)]
         needs = {need for metric in metrics for need in metric.needs}
@@ -47,65 +47,65 @@ class JointMetrics:
         self._keeps_calls = any(not STEP_NEEDS.issuperset(metric.needs) for metric in self._by_stage[TRACK])
         self._kept: list[Observation] = []
         at_input = [metric for metric in metrics if "BackwardInput" in gradients_of(metric.needs)]
-        self._at_input = Arrivals(now, lambda reason, call, phase: miss(at_input, reason, call, phase))
+        self._at_input = GradientCollector(now, lambda reason, call, phase: miss(at_input, reason, call, phase))
 
     def _needed_at(self, *stages: int) -> set[str]:
         return {need for stage in stages for metric in self._by_stage[stage] for need in metric.needs}
 
     @property
-    def kept(self) -> list[Observation]:
-        """The calls of this step that a metric asks for again at `track`."""
+    def retained(self) -> list[Observation]:
+        """The calls of this step that metrics read again at `track`."""
         return [observation for observation in self._kept if observation.epoch == self._now.epoch]
 
     def reset(self, has_open_calls: bool) -> None:
         self._kept.clear()
         self._at_input.reset()
         if has_open_calls and self._wants_attention:
-            forget_interrupted()
+            remove_interrupted()
 
     def enter(self, observation: Observation, args: tuple[Any, ...]) -> None:
-        """The call begins."""
+        """Begin a call, in the pre-hook."""
         if self._wants_attention:
-            observation.watch = AttentionWatch(observation.module)
+            observation.watch = AttentionRecorder(observation.module)
             observation.watch.enter(observation.module, args)
 
-    def see_input(self, observation: Observation, x: torch.Tensor, inputs: tuple[Any, ...]) -> None:
+    def record_input(self, observation: Observation, x: torch.Tensor, inputs: tuple[Any, ...]) -> None:
         if self._wants_own_gradient:
             observation.edge = input_edge(x, inputs)
-        observation.see("ForwardInput", x.detach().clone() if self._copies_input else x)
+        observation.record("ForwardInput", x.detach().clone() if self._copies_input else x)
         self._measure(BEFORE, observation)
 
     def leave(self, observation: Observation, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """The call has ended, `output` being None where it raised."""
+        """End a call; `output` is None if it raised."""
         if observation.watch is not None:
-            observation.found["Attention"] = observation.watch.leave(observation.module, args, kwargs, output)
+            observation.by_need["Attention"] = observation.watch.leave(observation.module, args, kwargs, output)
 
-    def see_output(self, observation: Observation, y: torch.Tensor | None) -> Observation | None:
-        """Measure what the forward pass suffices for; gives what waits for more."""
+    def record_output(self, observation: Observation, y: torch.Tensor | None) -> Observation | None:
+        """Measure metrics of the forward; returns the observation that waits for gradients or `track`."""
         if self._wants_output and y is not None:
-            observation.see("ForwardOutput", y)
+            observation.record("ForwardOutput", y)
         self._measure(AFTER, observation)
         if not self._later:
             return None
-        waiting = observation.later(self._later)
+        waiting = observation.subset(self._later)
         if self._keeps_calls:
             self._kept.append(waiting)
         waiting.edge = observation.edge
         return waiting
 
     def follow(self, waiting: Observation, y: torch.Tensor) -> list[Any]:
-        """Wait for the gradient at the input; gives the handles of hooks that no graph takes with it."""
+        """Hook the gradient at the input; returns the hook handles that must be removed by hand."""
         edge, waiting.edge = waiting.edge, None
         if not self._wants_own_gradient or edge is None:
             return []
-        return watch_own_gradient(y, edge, lambda gradient: self._own_gradient(waiting, gradient))
+        return hook_input_gradient(y, edge, lambda gradient: self._own_gradient(waiting, gradient))
 
-    def see_gradient(self, waiting: Observation, need: str, gradient: torch.Tensor) -> None:
+    def record_gradient(self, waiting: Observation, need: str, gradient: torch.Tensor) -> None:
         if not is_measurable(gradient):
             return
-        waiting.see(need, gradient)
+        waiting.record(need, gradient)
         measure(self._by_gradient[need], waiting, self._now.step)
-        is_complete = not self._by_both or all(one in waiting.found for one in GRADIENTS)
+        is_complete = not self._by_both or all(one in waiting.by_need for one in GRADIENTS)
         if self._by_both and is_complete:
             measure(self._by_both, waiting, self._now.step)
         if is_complete and not self._keeps_calls:
@@ -113,11 +113,11 @@ class JointMetrics:
 
     def _own_gradient(self, waiting: Observation, gradient: torch.Tensor) -> None:
         try:
-            if self._now.takes(waiting.epoch):
+            if self._now.accepts(waiting.epoch):
                 self._at_input.take(
                     (waiting.call, waiting.phase),
                     self._now.without_scale(gradient),
-                    lambda total: self.see_gradient(waiting, "BackwardInput", total),
+                    lambda total: self.record_gradient(waiting, "BackwardInput", total),
                 )
         except Exception:  # noqa: BLE001 - it would be the training's
             log_failure()

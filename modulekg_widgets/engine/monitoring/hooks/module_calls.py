@@ -1,7 +1,13 @@
-"""The calls of one module: the one place that decides what is read of them, and when.
+"""Calls of one module: the place that decides which tensors of a call are read, and when.
 
-Between two layers a hook finds nothing of ours in the cache, so what counts is how much code and how many objects it
-touches, not what they do: hence closures, and tensors that are read as they come by where one metric asks for no more.
+For each module with active metrics, `ModuleCalls` builds the two functions that the global module hooks call: `before`
+in the pre-hook and `after` in the post-hook, and `again` for calls that activation checkpointing repeats. Metrics of a
+single tensor read it at once; metrics of several are collected by `JointMetrics`; gradients arrive later through
+tensor hooks. All exceptions are caught and logged, as a monitor must never stop a training.
+
+The functions are closures, not methods: between two layers the CPU cache holds nothing of ours, so that the cost of a
+hook is the amount of code and the number of objects that it touches. At most 64 calls of a module per step are
+measured.
 """
 
 from __future__ import annotations
@@ -14,28 +20,30 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.hooks.gradients import Arrivals, hook_gradient
+from modulekg_widgets.engine.monitoring.hooks.gradients import GradientCollector, hook_gradient
 from modulekg_widgets.engine.monitoring.hooks.joint_metrics import JointMetrics
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, Read, measure, miss
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric, TensorReader, measure, miss
 from modulekg_widgets.engine.monitoring.hooks.observation import (
-    AT_ONCE,
+    IMMEDIATE_SOURCES,
     SOURCES,
     Observation,
-    ThisStep,
+    StepState,
+    first_tensor,
     gradients_of,
+    is_measurable,
+    is_symbolic_call,
     log_failure,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import first_tensor, is_measurable, is_rehearsal
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
 from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
 from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Tensor = torch.Tensor
-MOST_CALLS = 64  # of one module within a step; further ones are not measured
+MAX_CALLS = 64  # of one module within a step; further ones are not measured
 
 
 class ModuleCalls:
-    """What the hooks of one module do at a step at which `metrics` are active; all of them need calls.
+    """Hook functions of one module for a step at which `metrics` are active.
 
     `before(args)` and `after(args, kwargs, output)` belong to a call, `output` being None where it raised;
     `again(output)` to one that checkpointing repeats in the backward pass; `reset()` counts anew. Where the module
@@ -44,17 +52,17 @@ class ModuleCalls:
 
     __slots__ = ("_module", "after", "again", "before", "joint", "metrics", "reset")
 
-    def __init__(self, metrics: Sequence[ModuleMetric], now: ThisStep, root_state: dict[str, Any]) -> None:
+    def __init__(self, metrics: Sequence[ModuleMetric], now: StepState, root_state: dict[str, Any]) -> None:
         module = metrics[0].module
         overwrites = bool(module_state(module).get("inplace"))
         several = [metric for metric in metrics if not metric.sees_one]
         joint = JointMetrics(several, now, overwrites) if several else None
         read_input, read_output, read_gradient = (
             _reader(source, [one for one in metrics if one.sees_one and SOURCES[one.needs[0]] == source], now)
-            for source in AT_ONCE
+            for source in IMMEDIATE_SOURCES
         )
         at_output = [one for one in metrics if "BackwardOutput" in gradients_of(one.needs)]
-        arrivals = Arrivals(now, lambda reason, call, phase: miss(at_output, reason, call, phase))
+        arrivals = GradientCollector(now, lambda reason, call, phase: miss(at_output, reason, call, phase))
         hooks_output = read_gradient is not None or (joint is not None and joint.wants_gradient)
         calls = {TRAIN: 0, EVAL: 0}
         # the calls that have not returned, by thread; more than one where a module calls itself
@@ -79,13 +87,13 @@ class ModuleCalls:
             return call, phase
 
         def before(args: tuple[Any, ...]) -> None:
-            if is_rehearsal(args):
+            if is_symbolic_call(args):
                 return
             x = first_tensor(args)
             call, phase = counted()
             observation = None if joint is None else Observation(module, call, phase, now.epoch)
             opened[get_ident()].append((observation, call, phase, x is not None))
-            if call >= MOST_CALLS:
+            if call >= MAX_CALLS:
                 return
             if joint is not None and observation is not None:
                 joint.enter(observation, args)
@@ -99,7 +107,7 @@ class ModuleCalls:
             observation, call, phase, is_seen = own.pop()
             if joint is not None and observation is not None:
                 joint.leave(observation, args, kwargs, output)
-            if call >= MOST_CALLS or output is None:
+            if call >= MAX_CALLS or output is None:
                 return
             if kwargs and not is_seen and not overwrites:
                 inputs = tuple(kwargs.values())
@@ -109,10 +117,10 @@ class ModuleCalls:
             see_output(output, call, phase, observation)
 
         def at_once(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            if is_rehearsal(args or (output,)):
+            if is_symbolic_call(args or (output,)):
                 return
             call, phase = counted()
-            if call >= MOST_CALLS or output is None:
+            if call >= MAX_CALLS or output is None:
                 return
             if read_input is not None:
                 x = first_tensor(args)
@@ -128,7 +136,7 @@ class ModuleCalls:
             if read_input is not None:
                 read_input(x.detach(), call, phase)
             if joint is not None and observation is not None:
-                joint.see_input(observation, x, inputs)
+                joint.record_input(observation, x, inputs)
 
         def see_output(output: Any, call: int, phase: str, observation: Observation | None) -> None:
             y = first_tensor(output)
@@ -136,7 +144,7 @@ class ModuleCalls:
                 read_output(y.detach(), call, phase)
             waiting = None
             if joint is not None and observation is not None:
-                waiting = joint.see_output(observation, y)
+                waiting = joint.record_output(observation, y)
             if y is not None and (hooks_output or waiting is not None):
                 follow(y, call, phase, waiting)
 
@@ -178,7 +186,7 @@ class ModuleCalls:
                 if read_gradient is not None:
                     read_gradient(gradient.detach(), call, phase)
                 if joint is not None and waiting is not None:
-                    joint.see_gradient(waiting, "BackwardOutput", gradient)
+                    joint.record_gradient(waiting, "BackwardOutput", gradient)
 
             return hook
 
@@ -205,23 +213,23 @@ class ModuleCalls:
         self.metrics = metrics
         self.joint = joint
         self.reset, self.again = reset, again
-        reads_at_once = joint is None and _leaves_input(module)
+        reads_at_once = joint is None and _preserves_input(module)
         self.before, self.after = (None, at_once) if reads_at_once else (before, after)
 
     def is_current(self) -> bool:
-        """Whether the metrics are still for the module that these calls are of."""
+        """True if all metrics still belong to this module."""
         return all(metric.module is self._module for metric in self.metrics)
 
 
-def _leaves_input(module: nn.Module) -> bool:
-    """Whether the input is after the call what it was before it: torch's own layers see to that."""
+def _preserves_input(module: nn.Module) -> bool:
+    """True if the module does not change its input in place, as is known of leaf layers of torch."""
     own = module_state(module)
     is_leaf = type(module).__module__.startswith("torch.nn.modules.") and not own.get(MODULES)
     return is_leaf and not own.get("inplace")
 
 
-def _reader(source: str, metrics: Sequence[ModuleMetric], now: ThisStep) -> Read | None:
-    """Measures what `metrics` ask of one tensor; each thing that they share is made once."""
+def _reader(source: str, metrics: Sequence[ModuleMetric], now: StepState) -> TensorReader | None:
+    """Returns a function that measures `metrics` on one tensor, sharing intermediate results; None without metrics."""
     if not metrics:
         return None
     if len(metrics) == 1 and metrics[0].is_quick:

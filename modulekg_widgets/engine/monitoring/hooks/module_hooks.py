@@ -1,4 +1,4 @@
-"""Hooks that are there on scheduled steps only, and leave nothing in the model.
+"""Global module hooks of torch, filtered by module identity, attached on scheduled steps alone.
 
 They are torch's hooks for all modules, filtered by identity: nothing is written into a module, so a copy or a pickle of
 the model taken meanwhile has no trace of them.
@@ -6,6 +6,10 @@ the model taken meanwhile has no trace of them.
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,19 +18,106 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.monitoring.hooks import uncompiled
-from modulekg_widgets.engine.monitoring.hooks.active_metrics import ActiveMetrics
+from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
-from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
-from modulekg_widgets.engine.monitoring.hooks.observation import Observation, ThisStep, log_failure
-from modulekg_widgets.engine.monitoring.hooks.places import REMOVED, REPLACED, ModulePlaces
-from modulekg_widgets.engine.torch_runtime.hooks import listening_to_modules
-from modulekg_widgets.engine.torch_runtime.private import backward_pass, is_compiler_loaded
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
+from modulekg_widgets.engine.monitoring.hooks.observation import Observation, StepState, log_failure
+from modulekg_widgets.engine.torch_runtime.hooks import global_call_hooks
+from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass, is_compiler_loaded
+from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
+
+# --------------------
+# Tracking of module paths: a module that is replaced during training is measured under the same path.
+
+
+REPLACED = "another module stands at its path since this step: it is measured from the next one on"
+REMOVED = "no module stands at its path any more"
+
+
+class PathTracker:
+    """Measured paths and their ancestors, with the modules at them."""
+
+    def __init__(self, root: nn.Module, metrics: Sequence[ModuleMetric]) -> None:
+        modules = walk(root)
+        by_path = {modules.path(index): index for index in range(len(modules))}
+        by_index: dict[int, list[ModuleMetric]] = {}
+        for metric in metrics:
+            by_index.setdefault(by_path[metric.path], []).append(metric)
+        wanted = {0}
+        for index in by_index:
+            while index not in wanted:
+                wanted.add(index)
+                index = modules.parents[index]
+        order = sorted(wanted)  # what is above comes first
+        places = {index: place for place, index in enumerate(order)}
+        self._held: list[nn.Module | None] = [modules.modules[index] for index in order]
+        self._rest = [
+            (place, places[modules.parents[index]], modules.names[index], by_index.get(index, []))
+            for place, index in enumerate(order)
+            if place
+        ]
+
+    def follow(self) -> list[ModuleMetric]:
+        """Returns the metrics whose module was replaced or removed, switched to the present one."""
+        found: list[ModuleMetric] = []
+        held = self._held
+        for place, above, name, metrics in self._rest:
+            container = held[above]
+            now = None if container is None else registry(module_state(container), MODULES).get(name)
+            if now is held[place]:
+                continue
+            now = unwrapped(now) if isinstance(now, nn.Module) else None
+            if now is held[place]:
+                continue
+            held[place] = now
+            for metric in metrics:
+                metric.follow(now)
+            found += metrics
+        return found
+
+
+# -------------------- Eager mode for measured steps, as compiled code skips hooks
+
+
+# torch warns whoever calls a compiled module while there are hooks for all modules; ours take no notice of wrappers
+COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+
+
+class _EagerMode:
+    """Reference count of monitors that need eager mode, as the compiler's stance is global to the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._count = 0
+        self._stance: Any = None
+        self._filter: Any = None
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._stance = torch.compiler.set_stance("force_eager")
+                warnings.filterwarnings("ignore", COMPILE_WARNING)
+                self._filter = warnings.filters[0]
+
+    def end(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0 and not sys.is_finalizing():
+                self._stance.__exit__(None, None, None)
+                with contextlib.suppress(ValueError):  # the user has reset all filters
+                    warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+
+
+_shared = _EagerMode()
+begin, end = _shared.begin, _shared.end
+
+
+# ----------------------------------------
 
 
 class ModuleHooks:
-    """Attaches the hooks for a step, and detaches them."""
+    """Attaches the hooks of a step, and detaches them."""
 
     def __init__(
         self,
@@ -36,7 +127,7 @@ class ModuleHooks:
     ) -> None:
         self._root = root
         self._root_state = module_state(root)
-        self._places = ModulePlaces(root, metrics)
+        self._places = PathTracker(root, metrics)
         self._moved: list[ModuleMetric] = []  # of modules that came or went in this step
         self._absent: list[ModuleMetric] = []  # of those that are gone
         self._schedule = ActiveMetrics([metric for metric in metrics if metric.sees_calls])
@@ -45,12 +136,12 @@ class ModuleHooks:
         self._hooked: dict[int, ModuleCalls] = {}  # by module; one dict for all steps
         self._attached = ExitStack()
         self._runs_uncompiled = False
-        self._now = ThisStep(unscaled)
+        self._now = StepState(unscaled)
         self.is_attached = False
 
     @property
     def epoch(self) -> int:
-        """The step, as calls and gradients know it: it counts those that were prepared."""
+        """The count of prepared steps, which calls and gradients carry."""
         return self._now.epoch
 
     @property
@@ -59,7 +150,7 @@ class ModuleHooks:
         return self._now.step
 
     def prepare(self, step: int) -> None:
-        """Attach what `step` needs, and nothing else; calls are counted anew."""
+        """Attach the hooks that `step` needs and detach others; calls are counted from 0."""
         self._now.step = step
         self._moved.clear()
         self._forget_calls()
@@ -73,18 +164,18 @@ class ModuleHooks:
             self._detach()
 
     def finish(self) -> None:
-        """The step ends: measure gradients of which a further backward pass was awaited."""
+        """End the step: deliver gradients that waited for a further backward."""
         unfinished, self._now.unfinished = self._now.unfinished, []
         for finish in unfinished:
             finish()
 
-    def kept(self, metric: ModuleMetric) -> list[Observation]:
-        """The calls of this step that `metric` asks for at `track`; none for one that looks at weights alone."""
+    def observations(self, metric: ModuleMetric) -> list[Observation]:
+        """Returns the calls of this step that `metric` reads at `track`; none for a metric of weights."""
         calls = self._made.get(id(metric.module)) if metric.sees_calls else None
-        return [] if calls is None or calls.joint is None else calls.joint.kept
+        return [] if calls is None or calls.joint is None else calls.joint.retained
 
     def follow(self) -> None:
-        """Look for modules that came or went: who stands at a measured path is measured."""
+        """Update the metrics of modules that were replaced, added or removed."""
         moved = self._places.follow()
         if not moved:
             return
@@ -94,15 +185,15 @@ class ModuleHooks:
         self._made = {key: calls for key, calls in self._made.items() if key in held and calls.is_current()}
         self._regroup()
 
-    def note_moved(self, step: int) -> None:
-        """Say of what came or went in the step that ends, and of what is gone, why it has no value."""
+    def note_replaced(self, step: int) -> None:
+        """Record a reason for metrics of modules that were replaced or removed in this step."""
         for metric in dict.fromkeys(self._moved + self._absent):
             due = metric.schedule.due(step) and not metric.is_stopped
             if due and metric.needs != ("Loss",) and not metric.has_value():
                 metric.miss(REMOVED if metric.is_absent else REPLACED)
 
     def release(self) -> None:
-        """Detach everything; gradients that arrive later are ignored."""
+        """Detach all hooks; later gradients are ignored."""
         self._hooked.clear()
         self._active = []
         self._forget_calls()
@@ -110,7 +201,7 @@ class ModuleHooks:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Backward passes in here are not those of the training."""
+        """Context manager: backwards within are not the training's."""
         self._now.is_paused = True
         try:
             yield
@@ -127,7 +218,7 @@ class ModuleHooks:
             calls.reset()
 
     def _regroup(self) -> None:
-        """Other metrics are active than at the step before."""
+        """Rebuild the calls per module, as the active metrics have changed."""
         self._hooked.clear()
         grouped: dict[int, list[ModuleMetric]] = {}
         for metric in self._active:
@@ -143,11 +234,11 @@ class ModuleHooks:
     def _attach(self) -> None:
         if not self.is_attached:
             self.is_attached = True
-            self._attached.enter_context(listening_to_modules(*_hooks(self._hooked, self._root, weakref.ref(self))))
+            self._attached.enter_context(global_call_hooks(*_hooks(self._hooked, self._root, weakref.ref(self))))
         if not self._runs_uncompiled and is_compiler_loaded():
             self._runs_uncompiled = True
-            uncompiled.begin()
-            self._attached.callback(uncompiled.end)
+            begin()
+            self._attached.callback(end)
 
     def _detach(self) -> None:
         self.is_attached = self._runs_uncompiled = False
@@ -157,7 +248,7 @@ class ModuleHooks:
 def _hooks(
     hooked: dict[int, ModuleCalls], root: nn.Module, owner: weakref.ref[ModuleHooks]
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The two hooks; they return None always, for any other value would replace the module's."""
+    """Returns the two global hooks; they return None, as another value would replace input or output."""
 
     def follow() -> None:
         hooks = owner()

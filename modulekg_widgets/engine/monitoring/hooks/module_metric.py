@@ -1,4 +1,4 @@
-"""One metric of one module at work: its instances, its slots, and what happens when it fails."""
+"""One metric of one module: its instances, slots in the history, and failures."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.hooks.observation import (
-    PART_ONLY,
-    SEEN_AT_ONCE,
+    IMMEDIATE_NEEDS,
+    SHARDED_WEIGHT,
     SOURCES,
     STAGES,
     STEP_NEEDS,
     Observation,
+    is_computed,
+    is_measurable,
     stage_of,
+    weight_of,
 )
-from modulekg_widgets.engine.monitoring.hooks.tensors import is_computed, is_measurable, weight_of
 from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
 from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
@@ -29,14 +31,17 @@ from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enable
 if TYPE_CHECKING:
     from torch import nn
 
-WEIGHT = {"Weight", "WeightGrad"}
+
+WEIGHT_NEEDS = {"Weight", "WeightGrad"}
 LINALG_ERROR: type[Exception] = vars(torch.linalg)["LinAlgError"]  # the stubs do not know it
 log = logging.getLogger("modulekg_widgets")
-Read: TypeAlias = "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
+TensorReader: TypeAlias = (
+    "Callable[[torch.Tensor, int, str], None]"  # a detached tensor, the number of its call, and the phase
+)
 
 
 class ModuleMetric:
-    """A metric of a module: computes values from observations and puts them into slots."""
+    """A metric of a module: computes values from observations and stores them in slots."""
 
     def __init__(self, measurement: Measurement, writer: ValueWriter, rank: int) -> None:
         kind = measurement.metric.kind
@@ -55,35 +60,35 @@ class ModuleMetric:
         self.rank = rank  # its place in the configuration
         self.is_stopped = False
         self._writer = writer
-        self._given = {"module": measurement.module} if kind.wants_module else {}
+        self._module_argument = {"module": measurement.module} if kind.wants_module else {}
         self._instances: dict[tuple[int, str], Any] = {}
         self._slots: dict[tuple[int, str, tuple[Any, ...]], int] = {}
         self.is_quick = kind.quick is not None and not measurement.metric.settings
         # whether it looks at one tensor alone, as soon as that is seen
-        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in SEEN_AT_ONCE
+        self.sees_one = len(kind.needs) == 1 and kind.needs[0] in IMMEDIATE_NEEDS
         self._shared = None if kind.keeps_state else measurement.metric.instance()
         self.sees_calls = not STEP_NEEDS.issuperset(kind.needs)
-        self._reads_weight = not WEIGHT.isdisjoint(kind.needs)
+        self._reads_weight = not WEIGHT_NEEDS.isdisjoint(kind.needs)
         self._had_weight = self._reads_weight and weight_of(measurement.module) is not None
         self.shards_are_merged = True
 
     def follow(self, module: nn.Module | None) -> None:
-        """Another module stands at the path from now on, or None."""
+        """Switch to another module at the same path, or to none."""
         self.is_absent = module is None
         self._instances.clear()
         if module is None:
             return
         self.module = self._measurement.module = module
         self._measurement.flat = None
-        self._given = {"module": module} if self.kind.wants_module else {}
+        self._module_argument = {"module": module} if self.kind.wants_module else {}
         self._had_weight = self._had_weight or (self._reads_weight and weight_of(module) is not None)
 
     def has_value(self) -> bool:
-        """Whether the step that is being collected has a value of it."""
+        """True if the current step has a value of this metric."""
         return any(self._writer.holds(number) for number in self._slots.values())
 
     def measure(self, observation: Observation, step: int, put: Put | None = None) -> None:
-        """Take in a call that the schedule asks for; a failure is noted and never raised.
+        """Measure an observation of a scheduled step; failures are recorded and never raised.
 
         Values go to the step that is being collected, or to `put`.
         """
@@ -106,14 +111,14 @@ class ModuleMetric:
                 form, numbers = packable(value, observation)
                 put(self._slot(observation.call, observation.phase, form), numbers, observation.weight)
         except NoDataError as error:
-            self._fail(observation, _line(error), put, "meta")
+            self._fail(observation, _first_line(error), put, "meta")
         except (NoValueError, LINALG_ERROR) as error:
-            self._fail(observation, _line(error), put)
+            self._fail(observation, _first_line(error), put)
         except Exception as error:  # noqa: BLE001 - a metric never stops the training
             self._stop(observation, error, put)
 
-    def reader(self) -> Read:
-        """What `measure` does, straight from a detached tensor, for a metric that `is_quick`."""
+    def reader(self) -> TensorReader:
+        """Returns a function that measures a detached tensor directly, for a metric that `is_quick`."""
         put, quick = self._writer.put, self.kind.quick
 
         def read(tensor: torch.Tensor, call: int, phase: str) -> None:
@@ -126,7 +131,7 @@ class ModuleMetric:
         return read
 
     def observe(self, observation: Observation) -> None:
-        """Show the step before a scheduled one to a metric that compares."""
+        """Pass the step before a scheduled one to a metric that compares steps."""
         if self.is_stopped or self.is_absent:
             return
         try:
@@ -141,7 +146,7 @@ class ModuleMetric:
             self._stop(observation, error, self._writer.put)
 
     def miss(self, reason: str, call: int = 0, phase: str = TRAIN, about: str = "") -> None:
-        """Note why a call has no value; `about` is what one warning is enough for, by default the metric.
+        """Record NaN and a reason for a call; `about` is the key of the one warning.
 
         What this step has for it already is NaN, too.
         """
@@ -150,19 +155,19 @@ class ModuleMetric:
                 self._writer.put(number, np.full(Form(parts).size, np.nan), 0.0)
         self._fail(Observation(self.module, call, phase, 0), reason, self._writer.put, about)
 
-    def forget(self) -> None:
-        """Let go of every copy that was kept."""
+    def release(self) -> None:
+        """Release all instances, with the copies that they hold."""
         self._instances.clear()
 
     def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
         if self._shared is not None:
-            return self._shared.compute(*needed, **self._given)
+            return self._shared.compute(*needed, **self._module_argument)
         if self.kind.multi_step and self.schedule.begins(step) and not self.kind.keeps:
             self._instances.pop((observation.call, observation.phase), None)
         instance = self._instance(observation)
         if not self.kind.multi_step:
-            return instance.compute(*needed, **self._given)
-        instance.update(*needed, **self._given)
+            return instance.compute(*needed, **self._module_argument)
+        instance.update(*needed, **self._module_argument)
         return instance.compute() if self.schedule.due(step) else None
 
     def _instance(self, observation: Observation) -> Any:
@@ -172,11 +177,11 @@ class ModuleMetric:
         return self._instances[key]
 
     def _check_weight(self, observation: Observation) -> None:
-        """Raise `NoValueError` where the weight went, or where the part of it that lies here would pass for all."""
+        """Raise `NoValueError` if the weight was removed, or is a shard that is not merged."""
         observation.flat = flat = self._measurement.flat
         if flat is not None:
             if not (self.shards_are_merged or flat.is_whole):
-                raise NoValueError(PART_ONLY)
+                raise NoValueError(SHARDED_WEIGHT)
             return
         if self._had_weight and weight_of(self.module) is None and not is_computed(self.module):
             raise NoValueError("the module has no weight any more")
@@ -194,7 +199,7 @@ class ModuleMetric:
         return number
 
     def _fail(self, observation: Observation, reason: str, put: Put, about: str = "") -> None:
-        where = f" of {shown(self.path)!r}" if self.path else ""
+        where = f" of {printable(self.path)!r}" if self.path else ""
         self._writer.note(self.path, self.name, reason)
         put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
         self._writer.warn(
@@ -205,11 +210,11 @@ class ModuleMetric:
         self.is_stopped = True
         self._instances.clear()
         log.debug("the metric %s failed", self.name, exc_info=error)
-        self._fail(observation, f"{type(error).__name__}: {_line(error)}; it is not measured here any more", put)
+        self._fail(observation, f"{type(error).__name__}: {_first_line(error)}; it is not measured here any more", put)
 
 
 def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int) -> None:
-    """Measure a call so that what is built is no part of the training's graph, nor of its autocast."""
+    """Measure a call outside of autograd and autocast."""
     grad_mode = torch.is_grad_enabled()
     set_grad_enabled(False)
     try:
@@ -223,7 +228,7 @@ def measure(metrics: Sequence[ModuleMetric], observation: Observation, step: int
 
 
 def miss(metrics: Sequence[ModuleMetric], reason: str, call: int, phase: str) -> None:
-    """Note why a call has no value of these metrics."""
+    """Record a reason for the missing values of a call."""
     for metric in metrics:
         if not metric.is_stopped:
             metric.miss(reason, call, phase)
@@ -234,9 +239,50 @@ def _measure(metrics: Sequence[ModuleMetric], observation: Observation, step: in
         metric.measure(observation, step)
 
 
-def _line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error of the user's class may fail to print
         text = "(no message)"
-    return shown(text.strip().partition("\n")[0], 300)
+    return printable(text.strip().partition("\n")[0], 300)
+
+
+# -------------------- Metrics that are active at a step; a schedule that several metrics share is evaluated once
+
+
+class ActiveMetrics:
+    """Selects the metrics that are active at a step."""
+
+    def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
+        self.metrics = metrics
+        places: dict[object, int] = {}
+        self._asked: list[Callable[[int], bool]] = []
+        self._answer_of: list[int] = []  # for each metric, which answer counts
+        for metric in metrics:
+            place = places.setdefault((_value_or_identity(metric.schedule), metric.kind.multi_step), len(places))
+            if place == len(self._asked):
+                self._asked.append(metric.schedule.watches if metric.kind.multi_step else metric.schedule.due)
+            self._answer_of.append(place)
+        self._answers: tuple[list[bool], int] | None = None
+        self._active: list[ModuleMetric] = []
+
+    def at(self, step: int) -> list[ModuleMetric]:
+        """Returns the active metrics; the same list object as before while they do not change."""
+        stopped = [metric.is_stopped for metric in self.metrics].count(True)
+        answers = [watches(step) for watches in self._asked], stopped
+        if answers != self._answers:
+            self._answers = answers
+            self._active = [
+                metric
+                for metric, place in zip(self.metrics, self._answer_of, strict=True)
+                if answers[0][place] and not metric.is_stopped
+            ]
+        return self._active
+
+
+def _value_or_identity(schedule: object) -> object:
+    try:
+        hash(schedule)
+    except TypeError:
+        return id(schedule)  # a schedule of the user's that cannot be compared
+    return schedule

@@ -1,24 +1,120 @@
-"""What one call of a module shows to the metrics, each need made once; and the step that is being measured."""
+"""Observation of a module call: its tensors by need, with derived values computed once; state of the step."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from modulekg_widgets.engine.adapters import channel_dim
-from modulekg_widgets.engine.monitoring.hooks.tensors import is_computed, local, weight_of
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import STEP, NoValueError
-from modulekg_widgets.engine.torch_runtime.private import SHARDED_FLAT, version_of
+from modulekg_widgets.engine.torch_runtime.private import (
+    MODULES,
+    PARAMETERS,
+    PARAMETRIZATIONS,
+    SHARDED_FLAT,
+    FakeTensor,
+    is_functorch_wrapped_tensor,
+    tracing_state,
+    transforms,
+    version_of,
+)
+from modulekg_widgets.engine.torch_runtime.state import main_weight, module_state
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
+
+
+# -------------------- Tensors of modules and calls that can be measured, and detection of calls without real data
+
+
+_is_compiling = torch.compiler.is_compiling
+_Tensor = torch.Tensor
+PLAIN_TYPES = (torch.Tensor, nn.Parameter)
+
+
+def weight_of(module: nn.Module) -> nn.Parameter | None:
+    """Returns the parameter `weight`, or the only one whose name ends so, as `in_proj_weight`.
+
+    None where it has none, several, or computes it from others.
+    """
+    own = module_state(module).get(PARAMETERS)
+    if not isinstance(own, dict):
+        return None  # TorchScript keeps its own
+    parameter = main_weight(own)
+    return None if parameter is None or torch.nn.parameter.is_lazy(parameter) else parameter
+
+
+def is_computed(module: nn.Module) -> bool:
+    """True if the weight is computed from other parameters, as by parametrize, prune or weight_norm."""
+    state = module_state(module)
+    made = (state.get(MODULES) or {}).get(PARAMETRIZATIONS)
+    if made is not None and main_weight(module_state(made)[MODULES]) is not None:
+        return True
+    return isinstance(state.get("weight"), torch.Tensor)
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Returns the local shard of a tensor, None if it is empty; an ordinary tensor as it is."""
+    if type(tensor) in PLAIN_TYPES or not hasattr(tensor, "to_local"):
+        return tensor
+    own = tensor.to_local()  # type: ignore[attr-defined]
+    return own if own.numel() else None
+
+
+def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
+    """Returns the first measurable tensor in nested lists, tuples, dicts and dataclasses; None if there is none."""
+    x = values[0] if type(values) is tuple and values else values
+    if type(x) is _Tensor and x.dtype is torch.float32 and x.is_cpu and x.layout is torch.strided:
+        return x  # mostly: between two layers the cache is cold, and what counts is how much is looked at
+    if isinstance(values, torch.Tensor):
+        return values if is_measurable(values) else None
+    if dataclasses.is_dataclass(values) and not isinstance(values, dict):
+        values = vars(values) if hasattr(values, "__dict__") else None
+    if depth and isinstance(values, tuple | list | dict):
+        for value in values.values() if isinstance(values, dict) else values:
+            if isinstance(value, torch.Tensor):
+                return value if is_measurable(value) else None
+            found = first_tensor(value, depth - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def is_measurable(tensor: torch.Tensor) -> bool:
+    """True for a floating or complex tensor with data of its own: not fake, batched or sparse."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
+        return False
+    if tensor.is_meta or is_functorch_wrapped_tensor(tensor):
+        return False
+    return type(tensor) in PLAIN_TYPES or not _is_fake(tensor)
+
+
+def is_symbolic_call(args: tuple[Any, ...]) -> bool:
+    """True for a symbolic call: under a compiler, tracer or vmap, or on meta or fake tensors."""
+    if transforms() is not None or tracing_state() is not None or _is_compiling():
+        return True
+    x = args[0] if args else None
+    if type(x) is _Tensor:
+        return x.is_meta
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value.is_meta or (type(value) not in PLAIN_TYPES and _is_fake(value))
+    return False
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, FakeTensor)
+
+
+# ----------------------------------------
+
 
 log = logging.getLogger("modulekg_widgets")
 # when a need can be met: before the forward, after it, in the backward pass, at `track`
@@ -45,21 +141,21 @@ STEP_NEEDS = frozenset(STEP)  # what is there without a call of the module
 
 
 def stage_of(needs: tuple[str, ...]) -> int:
-    """The earliest moment at which all needs are met; what reads the weight alone is read at `track`."""
+    """Returns the earliest stage at which all needs are met; weights alone are read at `track`."""
     return TRACK if set(needs) <= {"Weight"} else max(STAGES[need] for need in needs)
 
 
 class Observation:
-    """One call of one module: its tensors, and what was made of them."""
+    """One call of one module: its tensors and values derived from them."""
 
-    __slots__ = ("call", "edge", "epoch", "flat", "found", "module", "phase", "versions", "watch", "weight")
+    __slots__ = ("by_need", "call", "edge", "epoch", "flat", "module", "phase", "versions", "watch", "weight")
 
     def __init__(self, module: nn.Module, call: int, phase: str, epoch: int) -> None:
         self.module = module
         self.call = call
         self.phase = phase
         self.epoch = epoch  # the step that it belongs to, as the module hooks count
-        self.found: dict[str, Any] = {}
+        self.by_need: dict[str, Any] = {}
         self.versions: dict[str, tuple[torch.Tensor, int]] = {}
         self.weight = 1.0
         self.flat: FlatPart | None = None  # the module's weight, where that is a part of a flat one
@@ -68,51 +164,51 @@ class Observation:
 
     @classmethod
     def of(cls, source: str, tensor: torch.Tensor, module: nn.Module, call: int, phase: str) -> Observation:
-        """A call of which one detached tensor is read at once."""
+        """Returns an observation of a single detached tensor."""
         own = cls(module, call, phase, 0)
-        own.found[source] = tensor
+        own.by_need[source] = tensor
         own.weight = float(tensor.numel())
         return own
 
-    def see(self, need: str, tensor: torch.Tensor) -> None:
-        """Take in a tensor of the training, detached."""
+    def record(self, need: str, tensor: torch.Tensor) -> None:
+        """Record a tensor of the training, detached, with its version."""
         own = tensor.detach()
-        self.found[need] = own
+        self.by_need[need] = own
         if not own.is_inference():  # such tensors count no versions
             self.versions[need] = (own, version_of(own))
         self.weight = float(own.numel())
 
     def get(self, need: str) -> Any:
-        """What `need` stands for in this call; None when it cannot be had."""
-        if need in self.found:
-            return self.found[need]
-        make = _MADE.get(need)
+        """Returns the value of a need, computed on first access; None if it is missing."""
+        if need in self.by_need:
+            return self.by_need[need]
+        make = _DERIVED.get(need)
         made = make(self) if make is not None else None
-        self.found[need] = made
+        self.by_need[need] = made
         return made
 
     def is_stale(self, need: str) -> bool:
-        """Whether the tensor behind a need was overwritten in place since it was seen."""
+        """True if the tensor of a need was modified in place since it was recorded."""
         seen = self.versions.get(need)
         return seen is not None and version_of(seen[0]) != seen[1]
 
-    def later(self, needs: set[str]) -> Observation:
-        """The part of this call that a later stage asks for."""
+    def subset(self, needs: set[str]) -> Observation:
+        """Returns a copy with the needs of a later stage alone."""
         kept = Observation(self.module, self.call, self.phase, self.epoch)
-        kept.found = {need: value for need, value in self.found.items() if need in needs}
+        kept.by_need = {need: value for need, value in self.by_need.items() if need in needs}
         kept.versions = {need: value for need, value in self.versions.items() if need in needs}
         kept.weight = self.weight
         return kept
 
     def drop(self) -> None:
-        """Let go of the tensors, and of what was made of them."""
-        self.found.clear()
+        """Release the tensors and derived values."""
+        self.by_need.clear()
         self.versions.clear()
 
     @property
     def device_type(self) -> str:
-        """That of the first tensor."""
-        return next((value.device.type for value in self.found.values() if isinstance(value, torch.Tensor)), "cpu")
+        """The device type of the first tensor."""
+        return next((value.device.type for value in self.by_need.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
 channel_dim_of = lru_cache(maxsize=4096)(channel_dim)
@@ -136,14 +232,16 @@ def _eigenvalues(need: str) -> Callable[[Observation], Any]:
     return make
 
 
-COMPUTED = (
+COMPUTED_WEIGHT = (
     "its weight is computed from other parameters, as by parametrize, prune or weight_norm: none of its own can be read"
 )
-PART_ONLY = (
+SHARDED_WEIGHT = (
     "FullyShardedDataParallel keeps but a part of the weight in each process: monitor the FullyShardedDataParallel "
     "itself in all of them, with distributed=True"
 )
-NOT_REDUCED = "FullyShardedDataParallel has not reduced the gradient over the processes, as inside of no_sync()"
+GRADIENT_NOT_REDUCED = (
+    "FullyShardedDataParallel has not reduced the gradient over the processes, as inside of no_sync()"
+)
 
 
 def _weight(observation: Observation) -> torch.Tensor | None:
@@ -151,7 +249,7 @@ def _weight(observation: Observation) -> torch.Tensor | None:
     if flat is not None:
         return flat.weight()
     parameter = _own_weight(observation.module)
-    return None if parameter is None else local(parameter.detach())
+    return None if parameter is None else local_part(parameter.detach())
 
 
 def _weight_grad(observation: Observation) -> torch.Tensor | None:
@@ -160,22 +258,22 @@ def _weight_grad(observation: Observation) -> torch.Tensor | None:
         try:
             return flat.grad()
         except LookupError:
-            raise NoValueError(NOT_REDUCED) from None
+            raise NoValueError(GRADIENT_NOT_REDUCED) from None
     parameter = _own_weight(observation.module)
-    return None if parameter is None or parameter.grad is None else local(parameter.grad.detach())
+    return None if parameter is None or parameter.grad is None else local_part(parameter.grad.detach())
 
 
 def _own_weight(module: nn.Module) -> nn.Parameter | None:
-    """The module's weight; raises `NoValueError` for one that is made of others, and a part of one."""
+    """Returns the weight; raises `NoValueError` for a computed or sharded one."""
     parameter = weight_of(module)
     if parameter is None and is_computed(module):
-        raise NoValueError(COMPUTED)
+        raise NoValueError(COMPUTED_WEIGHT)
     if parameter is not None and getattr(parameter, SHARDED_FLAT, False) is True:
-        raise NoValueError(PART_ONLY)
+        raise NoValueError(SHARDED_WEIGHT)
     return parameter
 
 
-_MADE: dict[str, Callable[[Observation], Any]] = {
+_DERIVED: dict[str, Callable[[Observation], Any]] = {
     "ForwardInputMoments": _moments("ForwardInput"),
     "ForwardOutputMoments": _moments("ForwardOutput"),
     "BackwardOutputMoments": _moments("BackwardOutput"),
@@ -190,17 +288,17 @@ GRADIENTS = ("BackwardInput", "BackwardOutput")
 SOURCES = {
     need: need.replace("Moments", "").replace("EigOfCov", "") for need in STAGES if need not in ("Attention", "Loss")
 }
-AT_ONCE = ("ForwardInput", "ForwardOutput", "BackwardOutput")  # what is read as soon as it is seen
-SEEN_AT_ONCE = frozenset(need for need, source in SOURCES.items() if source in AT_ONCE)
+IMMEDIATE_SOURCES = ("ForwardInput", "ForwardOutput", "BackwardOutput")  # what is read as soon as it is seen
+IMMEDIATE_NEEDS = frozenset(need for need, source in SOURCES.items() if source in IMMEDIATE_SOURCES)
 
 
 def gradients_of(needs: tuple[str, ...]) -> set[str]:
-    """The gradients that these needs are made of."""
+    """Returns the gradients that these needs are derived from."""
     return {SOURCES[need] for need in needs if need.startswith("Backward")}
 
 
-class ThisStep:
-    """Shared by the hooks of all modules: what arrives in another step is not read."""
+class StepState:
+    """State of the step that all hooks share: tensors of other steps are ignored."""
 
     __slots__ = ("epoch", "handles", "is_paused", "passes", "step", "unfinished", "unscaled")
 
@@ -214,18 +312,18 @@ class ThisStep:
         self.unfinished: list[Callable[[], None]] = []  # what has to be done at `track`
 
     def begin(self) -> None:
-        """Another step: what arrives of the one before is not read."""
+        """Begin another step."""
         self.epoch += 1
         self.passes.clear()
         self.unfinished.clear()
         self.drop_handles()
 
-    def takes(self, epoch: int) -> bool:
-        """Whether a gradient of a call in that epoch is read when it arrives now."""
+    def accepts(self, epoch: int) -> bool:
+        """True if a gradient of a call in that epoch is still read."""
         return epoch == self.epoch and not self.is_paused
 
     def without_scale(self, gradient: torch.Tensor) -> torch.Tensor:
-        """A gradient at a module as it is without the loss scale."""
+        """Returns the gradient divided by the loss scale."""
         return gradient if self.unscaled is None else self.unscaled(gradient)
 
     def drop_handles(self) -> None:
@@ -235,5 +333,5 @@ class ThisStep:
 
 
 def log_failure() -> None:
-    """Say in the log which exception was kept from the training."""
+    """Log the exception that was kept from the training."""
     log.warning("a call of a module could not be watched", exc_info=True)

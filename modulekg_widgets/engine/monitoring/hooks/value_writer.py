@@ -1,4 +1,4 @@
-"""The one place where values are stored: each in the slot of its row, and the reasons for what has no value."""
+"""Writer of metric values: numbers to slots, and reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Slot, vector
-from modulekg_widgets.engine.monitoring.ring import Packable
+from modulekg_widgets.engine.monitoring.transfer_ring import Packable
 
 log = logging.getLogger("modulekg_widgets")
 Put: TypeAlias = "Callable[[int, Packable, float], None]"  # slot, value, how much data it stands for
 
 
 class ValueWriter:
-    """Where metrics write: values to slots, reasons for what has no value."""
+    """Writes values to slots, and reasons and warnings for missing ones."""
 
     def __init__(
         self, put: Put, number: Callable[[Slot, int], int], holds: Callable[[int], bool] = lambda slot: False
@@ -32,11 +32,11 @@ class ValueWriter:
         self._warned: set[str] = set()
 
     def note(self, module: str, metric: str, reason: str) -> None:
-        """Why a value of `metric` of `module` is NaN; the latest reason stays."""
+        """Record the reason for a NaN of `metric` of `module`; the latest one counts."""
         self.reasons[module, metric] = reason
 
     def warn(self, about: str, text: str) -> None:
-        """One warning for each metric, or for what all of them lack."""
+        """Warn once per metric, or per common reason."""
         if about not in self._warned:
             self._warned.add(about)
             try:
@@ -46,7 +46,7 @@ class ValueWriter:
 
 
 def numbering(history: History, ranks: dict[int, int]) -> Callable[[Slot, int], int]:
-    """Numbers slots as a history does, and notes the place in the configuration that each belongs to."""
+    """Returns a function that numbers slots by the history and notes their rank in the configuration."""
 
     def number(slot: Slot, rank: int) -> int:
         found = history.slot_number(slot)
@@ -57,18 +57,18 @@ def numbering(history: History, ranks: dict[int, int]) -> Callable[[Slot, int], 
 
 
 def packable(value: Any, observation: Observation) -> tuple[Form, Packable]:
-    """The form of what a metric returned, and its numbers, which nothing changes before they are read.
+    """Returns the form of a metric value and its numbers, copied if the training could change them.
 
     Raises `TypeError` for what is no value, see `flat_tensor`.
     """
     if type(value) is torch.Tensor and value.dim() == 0 and value.is_cpu and value.is_floating_point():
         return SCALAR, value.item()
     form, numbers = flat_tensor(value)
-    return form, _own(numbers, observation) if isinstance(numbers, torch.Tensor) else numbers
+    return form, _detached_value(numbers, observation) if isinstance(numbers, torch.Tensor) else numbers
 
 
-def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
-    """A value as numbers on the host, or on its device apart from the training's data."""
+def _detached_value(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Tensor:
+    """A value as numbers on the host, or as a tensor on its device that shares no memory with the training."""
     if value.is_cpu:
         wide = value if value.dtype in (torch.float32, torch.float64) else value.double()
         return wide.detach().reshape(-1).numpy().astype(np.float64)
@@ -76,13 +76,13 @@ def _own(value: torch.Tensor, observation: Observation) -> np.ndarray | torch.Te
     is_part = storage.nbytes() != value.numel() * value.element_size()
     is_shared = is_part or any(
         isinstance(seen, torch.Tensor) and seen.untyped_storage().data_ptr() == storage.data_ptr()
-        for seen in observation.found.values()
+        for seen in observation.by_need.values()
     )
     return value.clone() if is_shared else value
 
 
 def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
-    """The form of what a metric returned and its numbers: a float, or one tensor of one dimension.
+    """Returns the form of a metric value and its numbers: a float, or one 1-dim tensor.
 
     Raises `TypeError` for what is no number, no real tensor of at most one dimension and no dict of these.
     """
@@ -113,7 +113,7 @@ def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
 
 
 def _joined(numbers: list[Any]) -> torch.Tensor:
-    """Numbers and tensors one after the other, on the device of the tensors."""
+    """Concatenates numbers and tensors on the device of the tensors."""
     tensors = [number for number in numbers if isinstance(number, torch.Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     wide = torch.float32 if device.type == "mps" else torch.float64

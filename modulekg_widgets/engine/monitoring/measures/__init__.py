@@ -1,5 +1,5 @@
-"""What metrics share of one call, each made once however many ask.
+"""Measures of one call that several metrics share, each made once.
 
-To read: `moments` (norm, mean, deviation, extremes, by channel and of all), `channels` (which dimension the channels
-are), `spectra` (eigenvalues of covariances), `attention_logits` (queries, keys and masks of attentions).
+moments.py has norm, mean, deviation and extremes, of all and by channel; spectra.py eigenvalues of covariances;
+attention_logits.py queries, keys and masks of attentions.
 """

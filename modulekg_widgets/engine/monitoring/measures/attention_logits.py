@@ -1,4 +1,4 @@
-"""The logits of attentions: queries, keys and masks, and what they say: entropy and largest logit."""
+"""Entropy and largest logit of attention calls, computed in blocks from queries, keys and masks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 
 Tensor = torch.Tensor
-BLOCK_ON_CPU = 1 << 20  # logits that exist at a time: a few temporaries of 4 MB
-BLOCK = 1 << 24  # on devices where small kernels cost more than memory
-NEGLIGIBLE = -200.0  # exp of it is 0 in fp32
+CPU_BLOCK_ELEMENTS = 1 << 20  # logits that exist at a time: a few temporaries of 4 MB
+DEVICE_BLOCK_ELEMENTS = 1 << 24  # on devices where small kernels cost more than memory
+NEGLIGIBLE_LOGIT = -200.0  # exp of it is 0 in fp32
 
 
 class AttentionCall(NamedTuple):
-    """One attention: `query` (..., L, E) and `key` (..., S, E), whose leading dimensions broadcast.
+    """One attention call: `query` (..., L, E) and `key` (..., S, E), with broadcasting leading dimensions.
 
     The masks broadcast to (..., L, S): boolean ones are true where a query may look, the others are added to the
     logits. With `causal`, query i sees the keys up to i + causal.
@@ -33,7 +33,7 @@ class AttentionCall(NamedTuple):
 
 
 class AttentionLogits:
-    """All attentions that a module computed in one call; the numbers run over all of them.
+    """All attentions of one module call; the numbers are over all of them.
 
     Both raise `NoValueError` where the logits cannot be known, or where there is no query.
     """
@@ -44,11 +44,11 @@ class AttentionLogits:
         self._found: tuple[Tensor, Tensor] | None = None
 
     def entropy(self) -> Tensor:
-        """The mean over batch, heads and queries of -sum p ln p, in nats; queries that see no key do not count."""
+        """Mean over batch, heads and queries of -sum p ln p, in nats; queries without keys do not count."""
         return self._summary()[0]
 
     def largest_logit(self) -> Tensor:
-        """The largest of q.k * scale + mask over the pairs that are not masked."""
+        """Largest q.k * scale + mask over the pairs that are not masked."""
         return self._summary()[1]
 
     def _summary(self) -> tuple[Tensor, Tensor]:
@@ -67,13 +67,13 @@ class AttentionLogits:
 
 
 def _sums(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of the entropies, the count of the queries that see a key, and the largest logit."""
+    """Sum of the entropies, count of queries that see a key, and largest logit."""
     query, key = call.query, call.key
     batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     (rows, width), keys = query.shape[-2:], key.shape[-2]
     query, key = query.expand(*batch, rows, width), key.expand(*batch, keys, width)
     masks = [mask.expand(*batch, rows, keys) for mask in call.masks]
-    most = (BLOCK_ON_CPU if query.device.type == "cpu" else BLOCK) // (keys * (1 + width // rows))
+    most = (CPU_BLOCK_ELEMENTS if query.device.type == "cpu" else DEVICE_BLOCK_ELEMENTS) // (keys * (1 + width // rows))
     dtype = torch.promote_types(query.dtype, torch.float32)
     sums = []
     with _full_precision(query.device.type):
@@ -90,12 +90,12 @@ def _sums(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _full_precision(device: str) -> AbstractContextManager[object]:
-    """A hook runs inside the autocast of the forward pass."""
+    """Context without autocast, as hooks run inside the autocast of the forward."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _blocks(sizes: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Slices that cover all of `sizes`, each of at most `most` elements, and of one at least."""
+    """Yields slices that cover `sizes`, each of at most `most` elements and at least one."""
     spans: list[list[slice]] = []
     for size in reversed(sizes):
         span = max(1, min(size, most))
@@ -121,7 +121,7 @@ def _causal(logits: Tensor, last_of_first_row: int) -> Tensor:
 def _row_sums(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     highest = logits.amax(-1, keepdim=True)
     sees = highest != -math.inf  # so is NaN, which must show
-    logits = (logits - torch.where(sees, highest, 0.0)).clamp_(min=NEGLIGIBLE)
+    logits = (logits - torch.where(sees, highest, 0.0)).clamp_(min=NEGLIGIBLE_LOGIT)
     odds = logits.exp()
     total = odds.sum(-1, keepdim=True)
     entropies = total.log() - odds.mul_(logits).sum(-1, keepdim=True) / total

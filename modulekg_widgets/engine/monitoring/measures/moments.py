@@ -1,4 +1,4 @@
-"""What metrics share about one tensor: norm, mean, deviation, extremes, and the same by channel; each made once."""
+"""Moments of one tensor that metrics share: norm, mean, deviation, extremes and spectra, also by channel."""
 
 from __future__ import annotations
 
@@ -9,36 +9,89 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.monitoring.measures.channels import flat, planes, rows
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.measures.spectra import covariance_spectrum, singular_values
 from modulekg_widgets.engine.monitoring.metric import NoValueError
 from modulekg_widgets.engine.torch_runtime.private import norms_at_once
 
-PIECE = 1 << 17  # elements that are read at once: they stay in the processor's cache
-LONG = 1 << 22  # elements from which a pass over memory costs more than the arithmetic
-SINGLE = 1 << 13  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
-ROW = 1 << 11  # longer vectors are added up in rows of so many
-FEW, SMALL = 128, 1 << 20  # channels and elements whose spectrum is found in float64
-COPIED = 1 << 20  # elements that a device copies in another precision sooner than it starts one more kernel
-SAFE = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
-CANCELLING = 16.0  # mean² / variance beyond which the mean is taken out before squaring
+# -------------------- Layouts of a tensor by channel: as a matrix (R, C) or as planes (N, C, S)
 
-Made = TypeVar("Made")
+
+MAX_LOOP = 16  # a loop over fewer positions costs more than a copy that brings the channels together
+
+
+def rows(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Returns `tensor` as a matrix (R, C): one column per channel at `dim`, one row per other position.
+
+    A view where the layout allows it; a tensor without dimensions is one row of one channel.
+    """
+    if tensor.dim() == 0:
+        return tensor.reshape(1, 1)
+    last = tensor.movedim(dim, -1)
+    if last.is_contiguous() or dim in (-1, tensor.dim() - 1):
+        return last.reshape(-1, last.shape[-1]) if last.numel() else last.new_empty(0, last.shape[-1])
+    first = tensor.movedim(dim, 0)  # copies runs of positions: far faster than a transposed copy
+    if first.numel() == 0:
+        return first.new_empty(0, first.shape[0])
+    return first.reshape(first.shape[0], -1).t()
+
+
+def planes(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Returns `tensor` with shape (N, C, S), channels in the middle; S is 1 or large enough for a loop.
+
+    What reduces it over N and S reads memory in the order in which it lies; a view, or a copy of what is small.
+    """
+    if tensor.dim() == 0 or tensor.numel() == 0:
+        return rows(tensor, dim).unsqueeze(2)
+    at = dim % tensor.dim()
+    after = math.prod(tensor.shape[at + 1 :])
+    if tensor.is_contiguous() and after >= MAX_LOOP:
+        return tensor.view(-1, tensor.shape[at], after)
+    last = tensor.movedim(at, -1)
+    if last.is_contiguous() or after < MAX_LOOP:
+        return last.reshape(-1, tensor.shape[at], 1)
+    return tensor.reshape(-1, tensor.shape[at], after)
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns all elements as a vector in memory order; copies only if they are scattered."""
+    if tensor.is_contiguous():
+        return tensor.view(-1)
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.permute(order).reshape(-1)
+
+
+# ----------------------------------------
+
+
+PIECE_ELEMENTS = 1 << 17  # elements that are read at once: they stay in the processor's cache
+MIN_FUSED_ELEMENTS = 1 << 22  # elements from which a pass over memory costs more than the arithmetic
+MAX_SERIAL_SUM = (
+    1 << 13
+)  # squares that torch may add up one after the other: of equal ones the rounding errors add up too
+SUM_ROW = 1 << 11  # longer vectors are added up in rows of so many
+MAX_DOUBLE_CHANNELS, MAX_DOUBLE_ELEMENTS = 128, 1 << 20  # channels and elements whose spectrum is found in float64
+MAX_COPIED_ELEMENTS = (
+    1 << 20
+)  # elements that a device copies in another precision sooner than it starts one more kernel
+SAFE_NORMS = (1e-15, 1e18)  # norms whose squares are normal numbers in float32
+CANCELLATION_RATIO = 16.0  # mean² / variance beyond which the mean is taken out before squaring
+
+Result = TypeVar("Result")
 _vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
 
 
-class _once(Generic[Made]):  # noqa: N801 - stands where `functools.cached_property` would, which takes a lock
-    """A property that is made when it is first read, and kept."""
+class _cached(Generic[Result]):  # noqa: N801 - stands where `functools.cached_property` would, which takes a lock
+    """Property that is computed on first access and cached, without the lock of functools.cached_property."""
 
-    def __init__(self, make: Callable[[Any], Made]) -> None:
+    def __init__(self, make: Callable[[Any], Result]) -> None:
         self._make = make
         self.__doc__ = make.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, own: Any, owner: type | None = None) -> Made:
+    def __get__(self, own: Any, owner: type | None = None) -> Result:
         if own is None:
             return self  # type: ignore[return-value] - the class shows the property itself
         made = own.__dict__[self._name] = self._make(own)
@@ -46,7 +99,7 @@ class _once(Generic[Made]):  # noqa: N801 - stands where `functools.cached_prope
 
 
 class Moments:
-    """Statistics of a tensor, made when they are asked for, each once; `channel_dim` is where its channels are.
+    """Statistics of a tensor, each computed on first access; `channel_dim` is the dimension of its channels.
 
     Sums are added up in float32 or better, in float64 for float64 tensors and for values whose squares leave the range
     of float32. On a device nothing waits for it, but for `eigenvalues` and `singular_values`. What the tensor has not
@@ -61,80 +114,87 @@ class Moments:
 
     # -------------------------------------------------------------- of all elements
 
-    @_once
+    @_cached
     def norm(self) -> torch.Tensor:
-        """The root of the sum of squares, of complex elements too; 0-dim."""
-        usual = usual_norm(self.tensor)
+        """Euclidean norm, also of complex elements; 0-dim."""
+        usual = fast_norm(self.tensor)
         if usual is not None:
             return torch.scalar_tensor(usual, dtype=torch.float32)
         if self.tensor.is_complex():
             return Moments(torch.view_as_real(self.tensor.resolve_conj()), -1).norm
         if not self.tensor.is_floating_point():
-            raise NoValueError(f"the tensor holds {shown(str(self.tensor.dtype))}, not floating numbers")
+            raise NoValueError(f"the tensor holds {printable(str(self.tensor.dtype))}, not floating numbers")
         if not self._is_on_host:
-            return _norm_on_device(self.flat, self.widest)
+            return _norm_on_device(self.flat, self.best_dtype)
         if self.count == 0:
-            return torch.zeros((), dtype=self.wide, device="cpu")
-        quick = _norm(self.flat) if self._is_wide else _joined([_norm(piece) for piece in self.pieces()])
+            return torch.zeros((), dtype=self.sum_dtype, device="cpu")
+        quick = _norm(self.flat) if self._is_wide else _combined_norm([_norm(piece) for piece in self.pieces()])
         value = float(quick)
-        if SAFE[0] < value < SAFE[1] or value == 0.0 == self.peak or math.isnan(value) or math.isinf(self.peak):
+        if (
+            SAFE_NORMS[0] < value < SAFE_NORMS[1]
+            or value == 0.0 == self.peak
+            or math.isnan(value)
+            or math.isinf(self.peak)
+        ):
             return quick
-        return self.peak * _joined([torch.linalg.vector_norm(piece.double() / self.peak) for piece in self.pieces()])
+        return self.peak * _combined_norm(
+            [torch.linalg.vector_norm(piece.double() / self.peak) for piece in self.pieces()]
+        )
 
-    @_once
+    @_cached
     def total(self) -> torch.Tensor:
-        """The sum; 0-dim."""
+        """Sum; 0-dim."""
         self._check_real()
         if not self._is_on_host:
-            return self.flat.sum(dtype=self.wide)
-        found = self.tensor.sum() if self._is_wide else _added([piece.sum() for piece in self.pieces()])
-        if not math.isfinite(float(found)) and self.wide is torch.float32:
-            return _added([piece.double().sum() for piece in self.pieces()])
+            return self.flat.sum(dtype=self.sum_dtype)
+        found = self.tensor.sum() if self._is_wide else _sum_parts([piece.sum() for piece in self.pieces()])
+        if not math.isfinite(float(found)) and self.sum_dtype is torch.float32:
+            return _sum_parts([piece.double().sum() for piece in self.pieces()])
         return found
 
-    @_once
+    @_cached
     def mean(self) -> torch.Tensor:
         if self._is_on_host and self._is_wide:
-            return torch.scalar_tensor(float(self.total) / self.count, dtype=self.wide)
+            return torch.scalar_tensor(float(self.total) / self.count, dtype=self.sum_dtype)
         return self.total / self.count
 
-    @_once
+    @_cached
     def std(self) -> torch.Tensor:
-        """The standard deviation with divisor n; 0-dim."""
+        """Standard deviation with divisor n; 0-dim."""
         if self._is_on_host:
             mean = float(self.total) / self.count
             norm = float(self.norm)
             variance = norm * norm / self.count - mean * mean
-            if mean * mean < CANCELLING * variance:
+            if mean * mean < CANCELLATION_RATIO * variance:
                 return _number(math.sqrt(variance))
-        center = self.mean.to(self.safe)
+        center = self.mean.to(self.square_dtype)
         offsets, squares = [], []
-        for piece in self.pieces(self.safe):
+        for piece in self.pieces(self.square_dtype):
             centred = piece - center
             offsets.append(centred.sum())
             squares.append(centred.square_().sum())
-        return _deviation(_added(squares), _added(offsets), self.count)
+        return _deviation(_sum_parts(squares), _sum_parts(offsets), self.count)
 
-    @_once
+    @_cached
     def least(self) -> torch.Tensor:
         return self._range[0]
 
-    @_once
+    @_cached
     def greatest(self) -> torch.Tensor:
         return self._range[1]
 
-    @_once
+    @_cached
     def zeros(self) -> torch.Tensor:
-        """The share of elements that are exactly zero; 0-dim."""
+        """Share of elements that are exactly zero; 0-dim."""
         self._check_real()
         filled = torch.count_nonzero(self.tensor)
         if self._is_on_host:
             return _number((self.count - int(filled)) / self.count)
-        return (self.count - filled.to(self.widest)) / self.count
+        return (self.count - filled.to(self.best_dtype)) / self.count
 
-    @_once
+    @_cached
     def finite(self) -> torch.Tensor:
-        """Whether no element is NaN or infinite; a 0-dim bool tensor."""
+        """True if no element is NaN or infinite; a 0-dim bool tensor."""
         if self.count == 0:
             return torch.ones((), dtype=torch.bool, device=self.tensor.device)
         self._check_real()
@@ -147,49 +207,49 @@ class Moments:
 
     @property
     def channels(self) -> int:
-        """The count of channels."""
+        """Count of channels."""
         return self.tensor.shape[self.channel_dim] if self.tensor.dim() else 1
 
-    @_once
+    @_cached
     def rows(self) -> torch.Tensor:
-        """The elements as a matrix of shape (R, C): the channels are its columns."""
+        """Elements as a matrix of shape (R, C), one column per channel."""
         return rows(self.tensor, self.channel_dim)
 
-    @_once
+    @_cached
     def row_count(self) -> int:
         return self.count // self.channels if self.channels else 0
 
-    @_once
+    @_cached
     def channel_means(self) -> torch.Tensor:
-        """Of shape (C,)."""
+        """Means by channel, of shape (C,)."""
         self._check_real()
         parts = [self._planes] if self._is_wide else self.parts()
-        found = _added([part.sum((0, 2)) for part in parts])
+        found = _sum_parts([part.sum((0, 2)) for part in parts])
         if self._is_on_host and not math.isfinite(float(found.sum())):
             return self._means(torch.float64)
         return found / self.row_count
 
-    @_once
+    @_cached
     def channel_stds(self) -> torch.Tensor:
-        """The standard deviations with divisor R, of shape (C,)."""
-        means = self._means(self.safe)
+        """Standard deviations by channel with divisor R, of shape (C,)."""
+        means = self._means(self.square_dtype)
         offsets, squares = [], []
-        for part in self.parts(self.safe):
+        for part in self.parts(self.square_dtype):
             centred = part - means[:, None]
             offsets.append(centred.sum((0, 2)))
             squares.append(centred.square_().sum((0, 2)))
-        return _deviation(_added(squares), _added(offsets), self.row_count)
+        return _deviation(_sum_parts(squares), _sum_parts(offsets), self.row_count)
 
-    @_once
+    @_cached
     def channel_greatest(self) -> torch.Tensor:
-        """The largest element of each channel, of shape (C,)."""
+        """Largest element of each channel, of shape (C,)."""
         self._check_real()
         held = self._planes
         return (held[:, :, 0] if held.shape[2] == 1 else held.amax(2)).amax(0)
 
-    @_once
+    @_cached
     def eigenvalues(self) -> torch.Tensor:
-        """Those of the covariance over channels (divisor R - 1), descending, of shape (C,); none is below 0.
+        """Eigenvalues of the covariance over channels (divisor R - 1), descending, of shape (C,), none below 0.
 
         Found in float64 where that costs little: up to 128 channels of a million elements. Else those of float32
         tensors are known to about 1e-6 of the largest, but for constant channels and too few rows, which give exact 0.
@@ -198,94 +258,94 @@ class Moments:
         self._check_matrix()
         if self.row_count < 2:
             raise NoValueError("a covariance needs two rows: the tensor has one")
-        is_small = self.channels <= min(self.row_count, FEW) and self.count <= SMALL
-        dtype = self.widest if is_small else self.safe
-        with _failing_decomposition():
+        is_small = self.channels <= min(self.row_count, MAX_DOUBLE_CHANNELS) and self.count <= MAX_DOUBLE_ELEMENTS
+        dtype = self.best_dtype if is_small else self.square_dtype
+        with _decomposition_errors():
             return covariance_spectrum(self.parts(dtype), self._means(dtype), self.row_count)
 
-    @_once
+    @_cached
     def singular_values(self) -> torch.Tensor:
         """The min(R, C) singular values of `rows`, not centred, descending, from products in float64.
 
         Raises `NoValueError` for NaN and infinity, and where the decomposition fails.
         """
         self._check_matrix()
-        with _failing_decomposition():
-            return singular_values(self.parts(self.widest), self.channels, self.row_count)
+        with _decomposition_errors():
+            return singular_values(self.parts(self.best_dtype), self.channels, self.row_count)
 
     # -------------------------------------------------------------- the elements
 
-    @_once
+    @_cached
     def flat(self) -> torch.Tensor:
-        """All elements as a vector, in the order in which they lie in memory."""
+        """All elements as a vector in memory order."""
         return flat(self.tensor)
 
     def pieces(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
-        """`flat` in pieces, in `dtype`, by default float32 or better."""
+        """Yields `flat` in pieces, in `dtype`, by default float32 or better."""
         self._check_real()
-        dtype = self.wide if dtype is None else dtype
-        size = PIECE if self._is_on_host else max(self.count, 1)
+        dtype = self.sum_dtype if dtype is None else dtype
+        size = PIECE_ELEMENTS if self._is_on_host else max(self.count, 1)
         return (piece.to(dtype) for piece in self.flat.split(size))
 
     def parts(self, dtype: torch.dtype | None = None) -> Iterator[torch.Tensor]:
-        """The elements in parts of shape (n, C, S), in `dtype`, by default float32 or better."""
+        """Yields the elements in parts of shape (n, C, S), in `dtype`, by default float32 or better."""
         self._check_real()
-        dtype = self.wide if dtype is None else dtype
+        dtype = self.sum_dtype if dtype is None else dtype
         held = self._planes
         size = len(held)
         if self._is_on_host:
-            size = max(1, 2 * PIECE * len(held) // self.count)
+            size = max(1, 2 * PIECE_ELEMENTS * len(held) // self.count)
         return (part.to(dtype) for part in held.split(size))
 
-    @_once
-    def safe(self) -> torch.dtype:
-        """The precision in which squares stay in range: float64 for float64 tensors, and for huge or tiny elements."""
+    @_cached
+    def square_dtype(self) -> torch.dtype:
+        """Dtype in which squares stay in range: float64 for float64, and for huge or tiny elements."""
         if self._is_on_host and self.tensor.dtype in (torch.float32, torch.bfloat16):
             norm = float(self.norm)
-            if not (SAFE[0] < norm < SAFE[1]) and norm != 0.0 and math.isfinite(norm):
+            if not (SAFE_NORMS[0] < norm < SAFE_NORMS[1]) and norm != 0.0 and math.isfinite(norm):
                 return torch.float64
-        return self.wide
+        return self.sum_dtype
 
-    @_once
+    @_cached
     def peak(self) -> float:
-        """The largest magnitude; for tensors on the host."""
+        """Largest magnitude; for tensors on the host."""
         return max(-float(self.least), float(self.greatest))
 
     def _means(self, dtype: torch.dtype) -> torch.Tensor:
-        """By channel, in `dtype`."""
-        if dtype is self.wide:
+        """Means by channel in `dtype`."""
+        if dtype is self.sum_dtype:
             return self.channel_means.to(dtype)
-        return _added([part.sum((0, 2)) for part in self.parts(dtype)]) / self.row_count
+        return _sum_parts([part.sum((0, 2)) for part in self.parts(dtype)]) / self.row_count
 
-    @_once
+    @_cached
     def _planes(self) -> torch.Tensor:
         return planes(self.tensor, self.channel_dim)
 
-    @_once
+    @_cached
     def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
         self._check_real()
         found = self.flat
-        if self._is_on_host and self._is_wide and self.count < LONG:
+        if self._is_on_host and self._is_wide and self.count < MIN_FUSED_ELEMENTS:
             return found.amin(), found.amax()  # two passes in the cache beat one of aminmax
         least, greatest = torch.aminmax(found)
-        return least.to(self.wide), greatest.to(self.wide)
+        return least.to(self.sum_dtype), greatest.to(self.sum_dtype)
 
     @property
     def _is_wide(self) -> bool:
         return self.tensor.dtype in (torch.float32, torch.float64)
 
     @property
-    def wide(self) -> torch.dtype:
+    def sum_dtype(self) -> torch.dtype:
         return torch.float64 if self.tensor.dtype is torch.float64 else torch.float32
 
     @property
-    def widest(self) -> torch.dtype:
-        """The best precision of the device."""
+    def best_dtype(self) -> torch.dtype:
+        """The most precise dtype of the device."""
         return torch.float32 if self.tensor.device.type == "mps" else torch.float64  # Apple's devices have no float64
 
     def _check_real(self) -> None:
         if not self.tensor.is_floating_point():
-            raise NoValueError(f"the tensor holds {shown(str(self.tensor.dtype))}, not real floating numbers")
+            raise NoValueError(f"the tensor holds {printable(str(self.tensor.dtype))}, not real floating numbers")
         if self.count == 0:
             raise NoValueError(f"the tensor is empty: its shape is {tuple(self.tensor.shape)}")
 
@@ -296,8 +356,8 @@ class Moments:
 
 
 @contextlib.contextmanager
-def _failing_decomposition() -> Iterator[None]:
-    """No value, instead of one that was not found."""
+def _decomposition_errors() -> Iterator[None]:
+    """Context manager that turns a failed decomposition into `NoValueError`."""
     try:
         yield
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
@@ -309,47 +369,47 @@ def _number(value: float) -> torch.Tensor:
     return torch.scalar_tensor(value, dtype=torch.float64)
 
 
-def _added(parts: list[torch.Tensor]) -> torch.Tensor:
+def _sum_parts(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
-def usual_norm(tensor: torch.Tensor) -> float | None:
-    """The norm of an ordinary tensor on the host, in as few calls as can be; None for what needs more care."""
+def fast_norm(tensor: torch.Tensor) -> float | None:
+    """Returns the norm of an ordinary float32 tensor on the host, in few calls; None for other tensors."""
     if tensor.dtype is not torch.float32 or not tensor.is_cpu:
         return None
     count = tensor.numel()
-    if count <= SINGLE:
+    if count <= MAX_SERIAL_SUM:
         found = _vector_norm(tensor).item()
     elif not tensor.is_contiguous():
         return None
-    elif count <= SINGLE * ROW and not count % ROW:
-        found = _vector_norm(_vector_norm(tensor.view(-1, ROW), dim=1)).item()
+    elif count <= MAX_SERIAL_SUM * SUM_ROW and not count % SUM_ROW:
+        found = _vector_norm(_vector_norm(tensor.view(-1, SUM_ROW), dim=1)).item()
     else:
         found = _norm(tensor.view(-1)).item()
-    return found if SAFE[0] < found < SAFE[1] else None
+    return found if SAFE_NORMS[0] < found < SAFE_NORMS[1] else None
 
 
 def _norm(vector: torch.Tensor) -> torch.Tensor:
     count = vector.numel()
-    if count <= SINGLE:
+    if count <= MAX_SERIAL_SUM:
         return torch.linalg.vector_norm(vector)
-    whole = count - count % ROW
-    found = torch.linalg.vector_norm((vector if whole == count else vector[:whole]).view(-1, ROW), dim=1)
+    whole = count - count % SUM_ROW
+    found = torch.linalg.vector_norm((vector if whole == count else vector[:whole]).view(-1, SUM_ROW), dim=1)
     return _norm(found if whole == count else torch.cat([found, vector[whole:]]))
 
 
 def _norm_on_device(vector: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The norm, added up in `dtype`; of a long vector without a copy in it."""
-    if vector.numel() < COPIED or vector.device.type == "mps":
+    """Norm accumulated in `dtype`, of a long vector without a converted copy."""
+    if vector.numel() < MAX_COPIED_ELEMENTS or vector.device.type == "mps":
         return torch.linalg.vector_norm(vector, dtype=dtype)
     return norms_at_once([vector], 2, dtype)[0]
 
 
-def _joined(norms: list[torch.Tensor]) -> torch.Tensor:
-    """The norm of what has these norms."""
+def _combined_norm(norms: list[torch.Tensor]) -> torch.Tensor:
+    """Norm of the concatenation of vectors with these norms."""
     return norms[0] if len(norms) == 1 else _norm(torch.stack(norms))
 
 
 def _deviation(squares: torch.Tensor, offset: torch.Tensor, count: int) -> torch.Tensor:
-    """From the sums of (x - m)² and of x - m, where m is the mean but for rounding."""
+    """Standard deviation from the sums of (x - m)² and x - m, where m is the mean up to rounding."""
     return ((squares - offset.square() / count) / count).clamp_min(0.0).sqrt()

@@ -1,4 +1,4 @@
-"""Eigenvalues of the covariance over channels, and singular values, of the parts of a tensor."""
+"""Eigenvalues of the covariance over channels, and singular values, accumulated over parts of a tensor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from torch.nn.functional import pad
 
 from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled
 
-LONG = 1 << 12  # products that may be added up one after the other: of equal ones the rounding errors add up too
-BLOCK = 64  # rows of a product of a matrix with itself that are made at once
-ROUNDING = 4  # a channel whose variance is within so many units in the last place of its mean is constant
+MAX_SERIAL_SUM = (
+    1 << 12
+)  # products that may be added up one after the other: of equal ones the rounding errors add up too
+BLOCK_ROWS = 64  # rows of a product of a matrix with itself that are made at once
+ROUNDING_UNITS = 4  # a channel whose variance is within so many units in the last place of its mean is constant
 
 
 def covariance_spectrum(parts: Iterable[torch.Tensor], means: torch.Tensor, count: int) -> torch.Tensor:
-    """The eigenvalues of the covariance over channels (divisor R - 1), descending, of shape (C,).
+    """Returns the eigenvalues of the covariance over channels (divisor R - 1), descending, of shape (C,).
 
     `parts` are of shape (n, C, S), together `count` rows, in the precision in which to work; `means` is of shape (C,).
     With fewer rows than channels they come from the small matrix of the rows' products, and zeros fill up. What lies
@@ -32,7 +34,7 @@ def covariance_spectrum(parts: Iterable[torch.Tensor], means: torch.Tensor, coun
 
 
 def singular_values(parts: Iterable[torch.Tensor], channels: int, count: int) -> torch.Tensor:
-    """The min(R, C) singular values of the matrix of all rows, not centred, descending.
+    """Returns the min(R, C) singular values of the matrix of all rows, not centred, descending.
 
     They are roots of eigenvalues: `parts` in float64 keep those above 1e-7 of the largest. Raises torch's
     `LinAlgError` where the decomposition fails.
@@ -43,21 +45,21 @@ def singular_values(parts: Iterable[torch.Tensor], channels: int, count: int) ->
 
 
 def _products_of_rows(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
-    """The products of all rows with each other; there are few."""
+    """Gram matrix of the rows, if there are fewer rows than channels."""
     found = list(matrices)
     return product_with_self([(found[0] if len(found) == 1 else torch.cat(found, 1)).t()])
 
 
 def channel_major(part: torch.Tensor) -> torch.Tensor:
-    """A part of shape (n, C, S) as a matrix of shape (C, n * S); a view where channels lie last."""
+    """Returns a part of shape (n, C, S) as a matrix (C, n * S); a view if channels are last."""
     return part[:, :, 0].t() if part.shape[2] == 1 else part.transpose(0, 1).reshape(part.shape[1], -1)
 
 
 def product_with_self(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
-    """The sum of M Mᵀ over `matrices` of shape (n, k): its lower triangle, all that a solver reads."""
+    """Returns the sum of M Mᵀ over `matrices` of shape (n, k); only the lower triangle is valid."""
     out = torch.empty(0, device="cpu")
     for matrix in matrices:
-        for piece in matrix.split(LONG, 1):
+        for piece in matrix.split(MAX_SERIAL_SUM, 1):
             with without_autocast(matrix.device):
                 if out.numel() == 0:
                     out = _product(piece)
@@ -68,20 +70,20 @@ def product_with_self(matrices: Iterable[torch.Tensor]) -> torch.Tensor:
 
 def _product(matrix: torch.Tensor) -> torch.Tensor:
     size = len(matrix)
-    if size <= 2 * BLOCK or matrix.device.type != "cpu":
+    if size <= 2 * BLOCK_ROWS or matrix.device.type != "cpu":
         return matrix @ matrix.t()
     out = matrix.new_zeros(size, size)
-    for start in range(0, size, BLOCK):  # the upper triangle is not read, so most of it is not made
-        stop = start + BLOCK
+    for start in range(0, size, BLOCK_ROWS):  # the upper triangle is not read, so most of it is not made
+        stop = start + BLOCK_ROWS
         out[start:stop, :stop] = matrix[start:stop] @ matrix[:stop].t()
     return out
 
 
 def _eigenvalues_of_channels(products: torch.Tensor, means: torch.Tensor, count: int) -> torch.Tensor:
-    """Those of constant channels are 0, and have no part in the rounding of the others."""
+    """Eigenvalues with constant channels set to 0, so that they do not add rounding errors."""
     if products.device.type != "cpu":
         return _eigenvalues(products)
-    rounding = ROUNDING * torch.finfo(products.dtype).eps * means.abs()
+    rounding = ROUNDING_UNITS * torch.finfo(products.dtype).eps * means.abs()
     varying = products.diagonal() > count * rounding.square()
     kept = varying.nonzero()[:, 0]
     if len(kept) == len(means):
@@ -95,7 +97,7 @@ def _eigenvalues(products: torch.Tensor) -> torch.Tensor:
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Products of matrices in the precision that they are in, also within the training's autocast."""
+    """Context in which matrix products keep their dtype, also within the autocast of the training."""
     if is_any_autocast_enabled():
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()

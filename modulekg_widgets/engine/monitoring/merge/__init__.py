@@ -1,4 +1,4 @@
-"""Several processes, one training: their values become the value of all.
+"""Merging of values over the ranks of a distributed training.
 
 To read: `rules` for what becomes of the values of several ranks, on plain arrays; `distributed` for how they meet.
 """

@@ -1,4 +1,4 @@
-"""Several processes train one model: what each has measured becomes what one process would have read on all data.
+"""Distributed monitoring: the values of all ranks are merged to those of one process on the whole batch.
 
 Under `torch.distributed` with more than one process, a value is that of the whole batch, the loss being the mean over
 processes, as DistributedDataParallel and `fully_shard` make it:
@@ -42,38 +42,47 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring import schedule as schedules
 from modulekg_widgets.engine.monitoring.config import Measurement
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ModuleMetric
-from modulekg_widgets.engine.monitoring.hooks.tensors import local, weight_of
+from modulekg_widgets.engine.monitoring.hooks.observation import local_part, weight_of
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter
-from modulekg_widgets.engine.monitoring.merge.rules import BESIDE, Merged, RankValues, SharedLayout, beside, is_beside
+from modulekg_widgets.engine.monitoring.merge.rules import (
+    COMPANIONS,
+    MergedValues,
+    RankValues,
+    SharedLayout,
+    companion_name,
+    is_companion,
+)
 from modulekg_widgets.engine.monitoring.metric import MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.readings import Slot
-from modulekg_widgets.engine.monitoring.ring import PackedRow, Ring
+from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow, TransferRing
 from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
 from modulekg_widgets.engine.torch_runtime.private import default_store
 
-MEETING = timedelta(seconds=10)  # for all to start their monitors: before a first read the training has synchronised
-CONNECTING = timedelta(seconds=60)
-PATIENCE = timedelta(seconds=300)  # for one process at a read: less than the 10 minutes after which NCCL gives up
+MEETING_TIMEOUT = timedelta(
+    seconds=10
+)  # for all to start their monitors: before a first read the training has synchronised
+CONNECT_TIMEOUT = timedelta(seconds=60)
+READ_TIMEOUT = timedelta(seconds=300)  # for one process at a read: less than the 10 minutes after which NCCL gives up
 
-Unknown = list[tuple[Slot, float, list[float]]]  # slot, amount, numbers
+UnknownSlots = list[tuple[Slot, float, list[float]]]  # slot, amount, numbers
 
 
 def is_distributed() -> bool:
-    """Whether this is one of several processes that train together."""
+    """True if this is one of several processes of a torch.distributed training."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class Ranks:
-    """All processes of a training, as far as they monitor the same: merges what each has read."""
+    """The ranks of a training that run the same monitor: exchanges and merges their values."""
 
     def __init__(
-        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, ring: Ring
+        self, planned: Sequence[Measurement], events: Sequence[schedules.OnEvent], history: History, ring: TransferRing
     ) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
@@ -86,15 +95,15 @@ class Ranks:
         self._schedules = [m.schedule for m in planned if m.metric.kind.needs != ("Loss",) or m.metric.name in awaited]
         self._measured = {(m.path, m.metric.name): m for m in planned}
         companions = _companions(planned)
-        self._measured |= {(m.path, beside(m.metric.name)): m for m in companions}
+        self._measured |= {(m.path, companion_name(m.metric.name)): m for m in companions}
         self._order = {name: at for at, name in enumerate(self._measured)}
-        writer = ValueWriter(ring.put, self._hidden_number, ring.holds)
+        writer = ValueWriter(ring.put, self._hidden_number, ring.has_value)
         self.metrics = [ModuleMetric(m, writer, len(planned)) for m in companions]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places: dict[int, int] = {}  # slot number -> place in the layout
         self._numbers: list[int] = []  # place -> slot number, below 0 for what is not shown
         self._weighed: list[Measurement | None] = []  # place -> the measurement of a weight
-        self._shown: list[int] = []  # places in the order of the configuration
+        self._visible_places: list[int] = []  # places in the order of the configuration
         self._store: Any = None
         self._session = 0
         self._group: Any = None
@@ -102,11 +111,11 @@ class Ranks:
 
     @property
     def numbers(self) -> set[int]:
-        """The slot numbers of what is measured for the sake of other values."""
+        """The slot numbers of companions, which are measured for merging alone."""
         return {-1 - at for at in range(len(self._hidden))}
 
     def announce(self) -> None:
-        """Say that this process monitors from now on; waits for nobody."""
+        """Announce this rank in the store, without waiting."""
         if not dist.is_initialized():  # destroyed since the monitor was made
             return
         name = f"modulekg/{_digest(self._planned)}"
@@ -116,7 +125,7 @@ class Ranks:
         self._is_alone = False
 
     def leave(self) -> None:
-        """Close what connects us with the others, which wakes those who wait for us; waits for nobody."""
+        """Close the connection, which wakes the ranks that wait for this one."""
         store, self._store = self._store, None
         if store is not None:
             with contextlib.suppress(Exception):  # the process that serves the store may be gone
@@ -130,14 +139,14 @@ class Ranks:
             with contextlib.suppress(Exception):  # it may have gone with the user's groups
                 dist.destroy_process_group(group)
 
-    def pass_on(self, event: schedules.OnEvent) -> bool:
-        """Pass an event that this process alone has seen on to the others, at the next read; not when it is alone."""
+    def share_event(self, event: schedules.OnEvent) -> bool:
+        """Send an event of this rank to the others at the next read; False if the rank is alone."""
         if not self._is_alone:
             self._raised[self._events.index(event)] = 1.0
         return not self._is_alone
 
     def merged(self, rows: list[PackedRow], ended: int | None, upcoming: int) -> list[PackedRow]:
-        """The rows that have arrived, that of the step that has `ended` merged with those of the others.
+        """Returns the rows that have arrived, the one of step `ended` merged with those of other ranks.
 
         Events that others have seen fall due at the `upcoming` step.
         """
@@ -151,44 +160,46 @@ class Ranks:
     # -------------------------------------------------------------- meeting
 
     def _exchanged(self, own: PackedRow, upcoming: int) -> PackedRow | None:
-        """The row of all; None when from now on each process is alone."""
+        """The merged row; None if the ranks have separated."""
         try:
-            if self._group is None and not self._meet(own.step):
+            if self._group is None and not self._rendezvous(own.step):
                 return None
             table = self._gathered(own, upcoming)
             return None if table is None else self._row(own, self._layout.merge(table))
         except Exception as error:  # noqa: BLE001 - a monitor never stops the training
-            reason = shown(str(error).strip().partition("\n")[0].rpartition("] ")[2].partition(". ")[0])
-            self._part(own.step, f"a rank has stopped, or cannot be reached ({reason})")
+            reason = printable(str(error).strip().partition("\n")[0].rpartition("] ")[2].partition(". ")[0])
+            self._disconnect(own.step, f"a rank has stopped, or cannot be reached ({reason})")
             return None
         except BaseException:
             self.leave()
             raise
 
-    def _meet(self, step: int) -> bool:
-        """Whether all processes are there: the first one that knows decides for all."""
+    def _rendezvous(self, step: int) -> bool:
+        """Rendezvous in the store: True if all ranks are there; the first one that knows decides for all."""
         here = [self._key(rank) for rank in range(self.world)]
         self._layout = SharedLayout(self.world, self._kind_of)
         self._places = {}
         self._extend([])
         verdict = "together"
         try:
-            self._store.wait(here, MEETING)
+            self._store.wait(here, MEETING_TIMEOUT)
         except RuntimeError:
             verdict = "apart"
         if self._store.compare_set(self._key("verdict"), "", verdict) != b"together":
             absent = ", ".join(str(rank) for rank, key in enumerate(here) if not self._store.check([key]))
-            self._part(step, f"{f'rank {absent}' if absent else 'a rank'} came late, or runs no monitor configured so")
+            self._disconnect(
+                step, f"{f'rank {absent}' if absent else 'a rank'} came late, or runs no monitor configured so"
+            )
             return False
-        self._group = dist.new_group(backend="gloo", timeout=CONNECTING, group_desc="modulekg monitor")
-        self._group.set_timeout(PATIENCE)
+        self._group = dist.new_group(backend="gloo", timeout=CONNECT_TIMEOUT, group_desc="modulekg monitor")
+        self._group.set_timeout(READ_TIMEOUT)
         return True
 
     def _key(self, name: object) -> str:
-        """A name in the store, for this time that the monitors run."""
+        """A key in the store, for this session of the monitors."""
         return f"{self._session}/{name}"
 
-    def _part(self, step: int, reason: str) -> None:
+    def _disconnect(self, step: int, reason: str) -> None:
         self.leave()
         warnings.warn(
             f"from step {step} on the monitor's values are those of rank {self.rank} alone: {reason}. Let all ranks "
@@ -200,8 +211,8 @@ class Ranks:
     # -------------------------------------------------------------- exchanging
 
     def _gathered(self, own: PackedRow, upcoming: int) -> RankValues | None:
-        """What all have read, by slot; None where they are not at the same step."""
-        body, unknown = self._placed(own)
+        """The values of all ranks by slot; None if they are at different steps."""
+        body, unknown = self._aligned(own)
         head = [own.step, len(unknown), *self._raised]
         self._raised[:] = 0.0
         sent = torch.from_numpy(np.concatenate([head, body]))
@@ -212,19 +223,19 @@ class Ranks:
         steps = heads[:, 0].astype(int).tolist()
         if len(set(steps)) > 1:
             listed = ", ".join(f"rank {rank} step {at}" for rank, at in enumerate(steps[:8]))
-            self._part(own.step, f"the ranks track different steps ({listed})")
+            self._disconnect(own.step, f"the ranks track different steps ({listed})")
             return None
         for event, count in zip(self._events, raised, strict=True):
             event.due_at = upcoming if count else event.due_at
         table = RankValues(*np.split(bodies, [len(self._layout.slots)], axis=1))
         return self._extended(table, unknown) if heads[:, 1].any() else table
 
-    def _placed(self, own: PackedRow) -> tuple[np.ndarray, Unknown]:
-        """Our amounts and numbers in the layout of all, and what has no place there yet."""
+    def _aligned(self, own: PackedRow) -> tuple[np.ndarray, UnknownSlots]:
+        """The values of this rank in the shared layout, and those of slots that it lacks."""
         first = len(self._layout.slots)
         body = np.zeros(first + self._layout.width)
         body[:first] = np.nan
-        unknown: Unknown = []
+        unknown: UnknownSlots = []
         stop = 0
         for number, size, weight in zip(own.slots, own.sizes, own.weights, strict=True):
             start, stop = stop, stop + size
@@ -239,8 +250,8 @@ class Ranks:
             body[at : at + size] = own.numbers[start:stop]
         return body, unknown
 
-    def _extended(self, table: RankValues, unknown: Unknown) -> RankValues:
-        """The table with the slots that some processes did not know, in an order that is the same for all."""
+    def _extended(self, table: RankValues, unknown: UnknownSlots) -> RankValues:
+        """The table with the slots that some ranks did not know, in the same order on all ranks."""
         messages: list[Any] = [None] * self.world
         dist.all_gather_object(messages, unknown, group=self._group)
         self._extend(slot for rows in messages for slot, _, _ in rows)
@@ -256,10 +267,10 @@ class Ranks:
                 wide.numbers[rank, self._layout.columns[place]] = values
         return wide
 
-    def _row(self, own: PackedRow, merged: Merged) -> PackedRow:
-        """The merged row, in the order of the configuration; what only others have counts as made after ours."""
+    def _row(self, own: PackedRow, merged: MergedValues) -> PackedRow:
+        """The merged row in the order of the configuration; slots of other ranks alone come last."""
         arrival = {self._place(number): made for number, made in zip(own.slots, own.arrival, strict=True)}
-        places = [place for place in self._shown if merged.found[place]]
+        places = [place for place in self._visible_places if merged.has_value[place]]
         return _packed(
             own.step,
             [self._numbers[place] for place in places],
@@ -270,32 +281,32 @@ class Ranks:
     # -------------------------------------------------------------- slots
 
     def _extend(self, slots: Iterable[Slot]) -> None:
-        """Take slots into the layout of all."""
+        """Add slots to the shared layout."""
         self._layout.extend(slots)
         own = self._layout.slots
         self._weighed = [self._of_weight(slot) for slot in own]
-        self._numbers = [-1 if is_beside(slot.metric) else self._history.slot_number(slot) for slot in own]
+        self._numbers = [-1 if is_companion(slot.metric) else self._history.slot_number(slot) for slot in own]
         self._places |= {number: place for place, number in enumerate(self._numbers) if number >= 0}
         shown = [place for place, number in enumerate(self._numbers) if number >= 0]
-        self._shown = sorted(shown, key=lambda place: self._order[own[place][:2]])
+        self._visible_places = sorted(shown, key=lambda place: self._order[own[place][:2]])
 
     def _slot(self, number: int) -> Slot:
         return self._history.slots[number] if number >= 0 else self._hidden[-1 - number]
 
     def _place(self, number: int) -> int | None:
-        """Where a slot stands in the layout of all; None where it is not known there."""
+        """The index of a slot in the shared layout; None if it is unknown there."""
         place = self._places.get(number)
         if place is None and (place := self._layout.places.get(self._slot(number))) is not None:
             self._places[number] = place
         return place
 
     def _of_weight(self, slot: Slot) -> Measurement | None:
-        """The measurement of a slot that measures a weight; None for what is measured in calls."""
+        """The measurement of a weight metric; None for metrics of calls."""
         measured = self._measured[slot.module, slot.metric]
         return measured if {"Weight", "WeightGrad"}.issuperset(measured.metric.kind.needs) else None
 
     def _hidden_number(self, slot: Slot, _: int) -> int:
-        self._hidden.append(slot._replace(metric=beside(slot.metric)))
+        self._hidden.append(slot._replace(metric=companion_name(slot.metric)))
         return -len(self._hidden)
 
     def _kind_of(self, slot: Slot) -> MetricKind:
@@ -303,7 +314,7 @@ class Ranks:
 
 
 def _visible(row: PackedRow) -> PackedRow:
-    """The row without what was measured for the sake of other values only."""
+    """The row without the values of companions."""
     if not row.slots or min(row.slots) >= 0:
         return row
     parts = np.split(row.numbers, np.cumsum(row.sizes)[:-1])
@@ -319,7 +330,7 @@ def _packed(step: int, slots: list[int], arrival: list[int], parts: list[np.ndar
 
 
 def _amount(of_weight: Measurement | None, weight: float) -> float:
-    """How much data a value stands for, as `Table` says it; of weights, the elements that this process alone has."""
+    """Amount of data behind a value, as `RankValues` defines it; of weights, the elements that only this rank has."""
     if of_weight is None or not weight:
         return weight
     if of_weight.flat is not None:
@@ -335,7 +346,7 @@ def _amount(of_weight: Measurement | None, weight: float) -> float:
         at and placement.is_replicate() for at, placement in zip(coordinate, placements, strict=True)
     ):
         return 0.0  # another process that has the same part counts
-    own = local(parameter)
+    own = local_part(parameter)
     return 0.0 if own is None else float(own.numel())
 
 
@@ -347,23 +358,23 @@ def _amount_of_flat(flat: FlatPart) -> float:
 
 
 def _companions(planned: Sequence[Measurement]) -> list[Measurement]:
-    """What has to be measured too, so that values can be merged."""
+    """The measurements of companion metrics, which merging needs."""
     return [
-        Measurement(m.path, m.module, METRICS[BESIDE[m.metric.name]](), m.schedule, m.flat)
+        Measurement(m.path, m.module, METRICS[COMPANIONS[m.metric.name]](), m.schedule, m.flat)
         for m in planned
-        if m.metric.name in BESIDE
+        if m.metric.name in COMPANIONS
     ]
 
 
 def _digest(planned: Sequence[Measurement]) -> str:
-    """The same in all processes that measure the same at the same steps."""
-    lines = [f"{m.path} {m.metric.name} {_written(m.schedule)}" for m in planned]
+    """A digest that is equal on all ranks that measure the same at the same steps."""
+    lines = [f"{m.path} {m.metric.name} {_schedule_text(m.schedule)}" for m in planned]
     return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()[:16]
 
 
-def _written(schedule: object) -> str:
-    """A schedule as text: what the user's class of one writes may differ between processes."""
+def _schedule_text(schedule: object) -> str:
+    """A schedule as text; of a user's class the name alone, as its repr may differ between processes."""
     if isinstance(schedule, schedules.AnyOf):
-        return " ".join(map(_written, schedule.schedules))
+        return " ".join(map(_schedule_text, schedule.schedules))
     own = type(schedule)
     return repr(schedule) if own.__module__ == schedules.__name__ else own.__qualname__

@@ -1,4 +1,4 @@
-"""Values of several processes become the value of all: the rules, and rows of numbers to which they are applied.
+"""Rules for merging metric values over ranks, applied to arrays; nothing here communicates.
 
 Nothing here communicates; `distributed` brings the rows together.
 """
@@ -16,10 +16,10 @@ from modulekg_widgets.engine.monitoring.readings import SCALAR, Slot
 # of metrics whose values are merged together with those of another, or part by part; all others say it themselves
 RULES = {"InputStd": "std", "WeightStatistic": "statistic", "UpdateRatio": "ratio"}
 # what has to be known beside a value so that it can be merged
-BESIDE = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
-_BESIDE = "beside "  # begins the names of slots that are measured for the sake of others
+COMPANIONS = {"InputStd": "InputMean", "UpdateRatio": "WeightNorm"}
+_COMPANION_PREFIX = "beside "  # begins the names of slots that are measured for the sake of others
 # of the parts of a statistic or a histogram; others take the mean
-OF_KEYS = {
+KEY_RULES = {
     "std": "std",
     "min": "min",
     "max": "max",
@@ -29,28 +29,28 @@ OF_KEYS = {
     "sampled": "sum",
 }
 
-MEAN, NORM, SUM, LEAST, GREATEST, STD, RATIO = range(7)
-_CODES = {"norm": NORM, "sum": SUM, "min": LEAST, "max": GREATEST, "std": STD, "ratio": RATIO}
+MEAN, NORM, SUM, MIN, MAX, STD, RATIO = range(7)
+_CODES = {"norm": NORM, "sum": SUM, "min": MIN, "max": MAX, "std": STD, "ratio": RATIO}
 
 
 def rule_of(kind: MetricKind) -> str:
-    """How the values of a metric are merged: the name of a rule, or "none" for those of the loss."""
+    """Returns the name of the merge rule of a metric; "none" for metrics of the loss."""
     return "none" if kind.needs == ("Loss",) else kind.ranks or RULES.get(kind.name, "mean")
 
 
-def beside(metric: str) -> str:
-    """The name of the slots of a metric that is measured for the sake of another."""
-    return _BESIDE + metric
+def companion_name(metric: str) -> str:
+    """Returns the slot name of a companion metric."""
+    return _COMPANION_PREFIX + metric
 
 
-def is_beside(metric: str) -> bool:
-    """Whether slots of this name are measured for the sake of others."""
-    return metric.startswith(_BESIDE)
+def is_companion(metric: str) -> bool:
+    """True for the slot name of a companion metric."""
+    return metric.startswith(_COMPANION_PREFIX)
 
 
 @dataclass
 class RankValues:
-    """What all processes have read at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
+    """Values of all ranks at a step: `amounts` of shape (P, slots), `numbers` of shape (P, columns).
 
     An amount says how much data a value stands for: NaN where a process has no value, 0 for one that does not count,
     below 0 for a copy of what other processes have too.
@@ -61,16 +61,16 @@ class RankValues:
 
 
 @dataclass
-class Merged:
-    """The values of all: which slots have one, and the columns of all slots."""
+class MergedValues:
+    """Merged values: the slots that have one, and the columns of all slots."""
 
-    found: np.ndarray
+    has_value: np.ndarray
     numbers: np.ndarray
 
 
 @dataclass
 class SharedLayout:
-    """Where the value of each slot stands; the same in all processes."""
+    """Columns of each slot in a row, equal on all ranks."""
 
     world: int
     kind_of: Callable[[Slot], MetricKind]
@@ -87,7 +87,7 @@ class SharedLayout:
         return self.columns[-1].stop if self.columns else 0
 
     def extend(self, slots: Iterable[Slot]) -> None:
-        """Append those of the slots that are not there yet."""
+        """Append the slots that are new."""
         for sent in slots:
             slot = sent._replace(form=SCALAR) if sent.form == SCALAR else sent  # rows compare it by identity
             if slot not in self.places:
@@ -96,13 +96,13 @@ class SharedLayout:
                 self.columns.append(slice(self.width, self.width + slot.form.size))
         self._index()
 
-    def merge(self, table: RankValues) -> Merged:
-        """One value for each slot out of those of the processes."""
+    def merge(self, table: RankValues) -> MergedValues:
+        """Returns one value per slot from those of the ranks."""
         with np.errstate(all="ignore"):
             return self._merge(table)
 
-    def _merge(self, table: RankValues) -> Merged:
-        amounts = _counted(table.amounts)
+    def _merge(self, table: RankValues) -> MergedValues:
+        amounts = _counted_amounts(table.amounts)
         total = amounts.sum(0)
         weights = amounts[:, self._slot_of]
         counts = weights > 0
@@ -121,7 +121,7 @@ class SharedLayout:
         has_value = ~np.isnan(table.amounts).all(0)
         # a process without a value notes NaN under a form of its own: where another has one, it does not count
         elsewhere = np.bincount(self._name_of, total, len(self.slots))[self._name_of]
-        return Merged(has_value & ((total > 0) | (elsewhere == 0)), out)
+        return MergedValues(has_value & ((total > 0) | (elsewhere == 0)), out)
 
     def _merge_pairs(self, out: np.ndarray, values: np.ndarray, weights: np.ndarray) -> None:
         at = self._at[STD]
@@ -146,7 +146,7 @@ class SharedLayout:
         by_name = {(slot[:4], slot.form.size): part for slot, part in zip(self.slots, self.columns, strict=True)}
         histograms: dict[int, list[dict[str, int]]] = {}
         for slot, kind, part in zip(self.slots, kinds, self.columns, strict=True):
-            rule, places = rule_of(kind), _places(slot, part.start)
+            rule, places = rule_of(kind), _key_offsets(slot, part.start)
             scale = 1 / self.world if _is_gradient(kind) else 1.0
             if rule == "statistic":
                 self._index_keys(places, codes)
@@ -160,7 +160,7 @@ class SharedLayout:
                 self._factor[part] = scale
             code = _CODES.get(rule, MEAN)
             if code in (STD, RATIO):
-                name = (slot.module, beside(BESIDE.get(kind.name, "")), slot.call, slot.phase)
+                name = (slot.module, companion_name(COMPANIONS.get(kind.name, "")), slot.call, slot.phase)
                 other = by_name.get((name, slot.form.size))
                 if other is None:
                     continue
@@ -170,15 +170,15 @@ class SharedLayout:
         self._histograms = [_Histograms.of(found, bins) for bins, found in histograms.items()]
 
     def _index_keys(self, places: dict[str, int], codes: np.ndarray) -> None:
-        """The parts of a statistic or a histogram, by their names."""
+        """Set the rules of the parts of a statistic or histogram, by their keys."""
         for key, at in places.items():
-            codes[at] = _CODES.get(OF_KEYS.get(key, ""), MEAN)
+            codes[at] = _CODES.get(KEY_RULES.get(key, ""), MEAN)
             if codes[at] == STD and "mean" in places:
                 self._beside[at] = places["mean"]
 
 
-def _places(slot: Slot, start: int) -> dict[str, int]:
-    """Where the part of each key of a dict begins."""
+def _key_offsets(slot: Slot, start: int) -> dict[str, int]:
+    """Returns the first column of each key of a dict value."""
     found = {}
     for key, length in slot.form.parts:
         found[key] = start
@@ -187,19 +187,19 @@ def _places(slot: Slot, start: int) -> dict[str, int]:
 
 
 def _is_gradient(kind: MetricKind) -> bool:
-    """Whether its values grow with the gradients of a call, which are those of a process's own mean loss."""
+    """True if values scale with gradients, which are those of each rank's mean loss."""
     return any(need in BACKWARD for need in kind.needs)
 
 
-def _counted(amounts: np.ndarray) -> np.ndarray:
-    """How much each value counts; of copies the first one does, whatever its size."""
+def _counted_amounts(amounts: np.ndarray) -> np.ndarray:
+    """The weight of each value; of copies only the first one counts."""
     copies = amounts < 0
     first = copies & (np.cumsum(copies, 0) == 1)
     return np.where(copies, first, np.nan_to_num(amounts))
 
 
 def _norm(values: np.ndarray, _: object = None) -> np.ndarray:
-    """The root of the sum of squares, also where squares leave the range of float64."""
+    """Root of the sum of squares, also beyond the range of float64 squares."""
     peak = np.abs(values).max(0)
     scale = np.where((peak > 0) & np.isfinite(peak), peak, 1.0)
     return np.sqrt(((values / scale) ** 2).sum(0)) * scale
@@ -208,14 +208,14 @@ def _norm(values: np.ndarray, _: object = None) -> np.ndarray:
 _PLAIN: dict[int, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     NORM: _norm,
     SUM: lambda values, counts: values.sum(0),
-    LEAST: lambda values, counts: np.where(counts, values, np.inf).min(0),
-    GREATEST: lambda values, counts: np.where(counts, values, -np.inf).max(0),
+    MIN: lambda values, counts: np.where(counts, values, np.inf).min(0),
+    MAX: lambda values, counts: np.where(counts, values, -np.inf).max(0),
 }
 
 
 @dataclass(frozen=True)
 class _Histograms:
-    """The columns of some histograms of equally many bins."""
+    """The columns of histograms with the same count of bins."""
 
     low: np.ndarray  # of shape (histograms,)
     high: np.ndarray
@@ -227,7 +227,7 @@ class _Histograms:
         return _Histograms(low, high, counts[:, None] + np.arange(bins))
 
     def merge(self, out: np.ndarray, values: np.ndarray, counted: np.ndarray, factor: np.ndarray) -> None:
-        """Fill in the counts; the range is there already."""
+        """Fill in the counts; the merged range is there already."""
         lows, highs = values[:, self.low] * factor[self.low], values[:, self.high] * factor[self.high]
         counts = rebinned(values[:, self.counts], lows, highs, out[self.low], out[self.high])
         out[self.counts] = np.where(counted[:, self.low, None], counts, 0.0).sum(0)
@@ -236,7 +236,7 @@ class _Histograms:
 def rebinned(
     counts: np.ndarray, low: np.ndarray, high: np.ndarray, least: np.ndarray, greatest: np.ndarray
 ) -> np.ndarray:
-    """Counts of bins between `low` and `high`, the last axis, as those of as many bins from `least` to `greatest`.
+    """Returns the counts of bins between `low` and `high` as counts of as many bins from `least` to `greatest`.
 
     What a bin holds spreads evenly over its width; a bin without a width keeps what it holds together.
     """

@@ -1,7 +1,7 @@
 """The metrics, one family a file; importing this package registers them all in `METRICS`.
 
-To read: `norms` first, `histograms` and `activations` for what more a function can do, `weights` and `spikes` for
-classes that keep something between steps; what they share of a tensor is `measures.moments.Moments`.
+Read statistics.py first, histograms.py and activations.py for what more a function can do, weights.py and anomalies.py
+for classes that keep something between steps; what they share of a tensor is `measures.moments.Moments`.
 
 To add one: a function under `@metric(name, needs=…, ranks=…)` in the file of its family or in a new one, which is found
 here by itself, and a row in `metric_references`, the table of the tests with which they compare every registered

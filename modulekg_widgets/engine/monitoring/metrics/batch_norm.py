@@ -1,4 +1,4 @@
-"""How far batches stand from the running statistics that batch norm will use at inference (arXiv 2210.05153)."""
+"""Discrepancy between batch statistics and running statistics of batch norm (arXiv 2210.05153)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import nn
 
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
-from modulekg_widgets.engine.monitoring.metrics.norms import norm
+from modulekg_widgets.engine.monitoring.metrics.statistics import norm
 
-SMALL = 1e-8
+EPSILON = 1e-8
 # the output is asked for so that the batch stands in the running statistics, as in those that inference would use now
 NEEDS = ("ForwardInputMoments", "ForwardOutput")
 
 
-class _Discrepancy:
-    """The mean over the batches of a window, each against the statistics at its end; keeps C numbers for each batch."""
+class _WindowDiscrepancy:
+    """Mean over the batches of a window, each against the running statistics at its end; C numbers per batch."""
 
     def __init__(self) -> None:
         self._batches: list[torch.Tensor] = []
@@ -28,15 +28,15 @@ class _Discrepancy:
         self._running = running
 
     def distances(self, of: int) -> torch.Tensor | float | None:
-        """`of` is 0 for the means, 1 for the deviations."""
+        """Returns the mean distance: of the means for `of` = 0, of the deviations for 1."""
         if self._running is None:
             return None
         shares = [_share(batch - self._running[of], self._running[1]) for batch in self._batches]
         return sum(shares[1:], shares[0]) / len(shares)
 
 
-class _DiscrepancyByStep:
-    """The mean over the steps of a window, each against its own statistics; keeps one number."""
+class _StepDiscrepancy:
+    """Mean over the steps of a window, each against its own running statistics; one number."""
 
     def __init__(self) -> None:
         self._total: torch.Tensor | float | None = None
@@ -52,11 +52,11 @@ class _DiscrepancyByStep:
 
 
 def _share(distance: torch.Tensor, running_std: torch.Tensor) -> torch.Tensor | float:
-    return norm(distance) / (norm(running_std) + SMALL)
+    return norm(distance) / (norm(running_std) + EPSILON)
 
 
 @metric("MeanTID", needs=NEEDS)
-class MeanTID(_Discrepancy):
+class MeanTID(_WindowDiscrepancy):
     """The mean over batches of |mean of the batch - running mean| / (|running deviation| + 1e-8), norms over channels.
 
     The running statistics are those at the time of computing, for all batches of the window. Source: arXiv 2210.05153
@@ -71,7 +71,7 @@ class MeanTID(_Discrepancy):
 
 
 @metric("VarTID", needs=NEEDS)
-class VarTID(_Discrepancy):
+class VarTID(_WindowDiscrepancy):
     """The mean over batches of |deviation of the batch - running deviation| / (|running deviation| + 1e-8).
 
     The running statistics are those at the time of computing, as of `MeanTID`. The deviation of a batch of n values has
@@ -88,7 +88,7 @@ class VarTID(_Discrepancy):
 
 
 @metric("MeanTIDByStep", needs=NEEDS)
-class MeanTIDByStep(_DiscrepancyByStep):
+class MeanTIDByStep(_StepDiscrepancy):
     """What `MeanTID` gives where each batch is compared with the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
@@ -97,7 +97,7 @@ class MeanTIDByStep(_DiscrepancyByStep):
 
 
 @metric("VarTIDByStep", needs=NEEDS)
-class VarTIDByStep(_DiscrepancyByStep):
+class VarTIDByStep(_StepDiscrepancy):
     """What `VarTID` gives where each batch is compared with the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
@@ -106,7 +106,7 @@ class VarTIDByStep(_DiscrepancyByStep):
 
 
 def _deviations(x: moments.Moments, channels: int) -> torch.Tensor:
-    """Of the batch by channel, with the divisor n - 1."""
+    """Standard deviations of the batch by channel, with divisor n - 1."""
     size = x.tensor.numel() // max(channels, 1)
     if size < 2:
         raise NoValueError("one value for each channel has no deviation: pass larger batches")

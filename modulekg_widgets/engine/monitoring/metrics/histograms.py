@@ -9,13 +9,13 @@ import torch
 
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
-from modulekg_widgets.engine.monitoring.metrics.norms import values
+from modulekg_widgets.engine.monitoring.metrics.statistics import values
 
 HistogramParts: TypeAlias = "dict[str, torch.Tensor | int]"
 
 BINS = 64
-MOST = 1_000_000  # elements that are looked at
-SAFE = (1e-30, 1e30)  # ranges in which float32 can tell the bins
+MAX_SAMPLED = 1_000_000  # elements that are looked at
+SAFE_RANGES = (1e-30, 1e30)  # ranges in which float32 can tell the bins
 
 
 @metric("WeightHistogram", needs="Weight", ranks="histogram")
@@ -55,24 +55,24 @@ def histogram(own: moments.Moments) -> HistogramParts:
     that no row or channel is preferred. NaN and infinity are not counted. Where all elements are the same, they are in
     the first bin. Raises `NoValueError` where nothing is finite.
     """
-    sample = own.flat[:: step(own.count)]
+    sample = own.flat[:: sampling_stride(own.count)]
     found = _on_host(own, sample) if own.tensor.device.type == "cpu" else _on_device(own, sample)
     low, high, counts = found
     return {"low": low, "high": high, "total": own.count, "sampled": sample.numel(), "counts": counts}
 
 
-def step(count: int) -> int:
-    """Every how many elements one is looked at."""
-    found = max(1, -(-count // MOST))
+def sampling_stride(count: int) -> int:
+    """Returns the sampling stride, coprime to the count."""
+    found = max(1, -(-count // MAX_SAMPLED))
     while math.gcd(found, count) > 1 and found > 1:
         found += 1
     return found
 
 
-Found: TypeAlias = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
+HistogramTensors: TypeAlias = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
 
 
-def _on_host(own: moments.Moments, sample: torch.Tensor) -> Found:
+def _on_host(own: moments.Moments, sample: torch.Tensor) -> HistogramTensors:
     if bool(own.finite):
         low, high = own.least, own.greatest
     else:
@@ -86,14 +86,14 @@ def _on_host(own: moments.Moments, sample: torch.Tensor) -> Found:
     if width == 0.0:
         counts[0] = sample.numel()
         return low, high, counts
-    dtype = own.wide if SAFE[0] < width < SAFE[1] else torch.float64
-    for piece in sample.split(moments.PIECE):
-        counts += _counted(((piece.to(dtype) - float(low)) * (BINS / width)).to(torch.int16))
+    dtype = own.sum_dtype if SAFE_RANGES[0] < width < SAFE_RANGES[1] else torch.float64
+    for piece in sample.split(moments.PIECE_ELEMENTS):
+        counts += _bin_counts(((piece.to(dtype) - float(low)) * (BINS / width)).to(torch.int16))
     return low, high, counts
 
 
-def _counted(bins: torch.Tensor) -> torch.Tensor:
-    """How often each of 0 to 63 stands in `bins`, 64 counted as 63: two at a time, for counting is what costs."""
+def _bin_counts(bins: torch.Tensor) -> torch.Tensor:
+    """Counts of the bin numbers 0 to 63, with 64 counted as 63; two per lookup, for speed."""
     size = BINS + 1
     half = bins.numel() // 2
     pairs = torch.bincount(torch.add(bins[half : 2 * half], bins[:half], alpha=size), minlength=size * size)
@@ -105,9 +105,9 @@ def _counted(bins: torch.Tensor) -> torch.Tensor:
     return found[:BINS]
 
 
-def _on_device(own: moments.Moments, sample: torch.Tensor) -> Found:
-    """The same without waiting for the device."""
-    everything = own.flat.to(own.wide)
+def _on_device(own: moments.Moments, sample: torch.Tensor) -> HistogramTensors:
+    """The histogram without synchronising the device."""
+    everything = own.flat.to(own.sum_dtype)
     low = torch.nan_to_num(everything, math.inf, math.inf, math.inf).amin()
     high = torch.nan_to_num(everything, -math.inf, -math.inf, -math.inf).amax()
     width = torch.where(high > low, high - low, 1.0)

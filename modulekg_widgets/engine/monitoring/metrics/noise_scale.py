@@ -1,4 +1,4 @@
-"""The gradient noise scale: how large a batch is worth its cost (arXiv 1812.06162)."""
+"""Gradient noise scale, an estimate of the largest efficient batch size (arXiv 1812.06162)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from modulekg_widgets.engine.errors import shown
+from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.measures import moments
 from modulekg_widgets.engine.monitoring.measures.spectra import without_autocast
 from modulekg_widgets.engine.monitoring.metric import NoValueError, metric
@@ -37,7 +37,7 @@ def gradient_noise_scale(x: torch.Tensor, g: torch.Tensor, module: nn.Module) ->
 
 
 def _batch(x: torch.Tensor, module: nn.Module) -> int:
-    """The count of examples."""
+    """Returns the count of examples."""
     if isinstance(module, nn.Linear):
         fewest = 2
     elif isinstance(module, Convolution):
@@ -45,14 +45,14 @@ def _batch(x: torch.Tensor, module: nn.Module) -> int:
     else:
         raise NoValueError(f"{type(module).__name__} is no linear layer and no convolution: its gradient is not taken")
     if not x.is_floating_point():
-        raise NoValueError(f"the input holds {shown(str(x.dtype))}, not real floating numbers")
+        raise NoValueError(f"the input holds {printable(str(x.dtype))}, not real floating numbers")
     if x.dim() < fewest or len(x) < 2 or x.numel() == 0:
         raise NoValueError(f"a noise scale needs a batch of two: the input's shape is {tuple(x.shape)}")
     return len(x)
 
 
 def _weight_gradient(module: nn.Module, x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """The gradient of the weight that comes from a part of the batch, in float32 or better."""
+    """Returns the gradient of the weight from a part of the batch, in float32 or better."""
     wide = torch.float64 if x.dtype is g.dtype is torch.float64 else torch.float32
     x, g = x.to(wide), g.to(wide)
     if isinstance(module, Convolution):
@@ -85,6 +85,6 @@ def _kernel_gradient(module: Convolution, x: torch.Tensor, g: torch.Tensor) -> t
 
 
 def _square(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum of squares."""
+    """Returns the sum of squares."""
     own = moments.Moments(tensor, -1)
-    return own.norm.to(own.widest).square()
+    return own.norm.to(own.best_dtype).square()

@@ -1,11 +1,11 @@
-"""How weights move: between two samples, and in one update. Each keeps a copy, and says so."""
+"""Changes of weights: sign flips between samples, and the relative size of updates."""
 
 from __future__ import annotations
 
 import torch
 
 from modulekg_widgets.engine.monitoring.metric import metric
-from modulekg_widgets.engine.monitoring.metrics.norms import norm
+from modulekg_widgets.engine.monitoring.metrics.statistics import norm
 
 
 @metric(

@@ -1,6 +1,6 @@
-"""Where readings go while a training runs: files, TensorBoard, Weights & Biases, or an object of the user's.
+"""Where readings go while a training runs: files, TensorBoard, Weights & Biases, or a user's object.
 
-To read: `base` says what a sink is, `targets` which one a path, a writer or an object stands for. Then the sinks:
-`lines` with `jsonl` and `csv_lines`, `parquet`, `tensorboard`, `objects`; `values`, `naming` and `files` are what they
-share. `sink_thread` and `sink_set` bring the rows of a history to them; `recording` reads a file back.
+Read targets.py first (which sink a path, a writer or an object stands for), then the sinks: line_files.py (JSON lines,
+CSV), parquet.py and loggers.py. sink_thread.py and sink_set.py bring the rows of a history to them, values.py checks
+values, recording.py reads a file back.
 """

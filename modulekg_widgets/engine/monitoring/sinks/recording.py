@@ -1,4 +1,4 @@
-"""Runs from files: read back, checked line by line, and cut where a training goes on."""
+"""Recordings: runs read from files, and files truncated where a training is resumed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from modulekg_widgets.engine.errors import RecordingError
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.readings import Reading, Slot, flat
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.monitoring.sinks.files import at_file
-from modulekg_widgets.engine.monitoring.sinks.lines import LineFormat, head_of, lines, name_in
-from modulekg_widgets.engine.monitoring.sinks.parquet import ParquetSink, name_in_parquet, parquet_readings
-from modulekg_widgets.engine.monitoring.sinks.targets import LINE_FORMATS, PARQUET, path_of
-from modulekg_widgets.engine.safe_files import replacing
+from modulekg_widgets.engine.monitoring.sinks.line_files import (
+    LineFormat,
+    file_errors,
+    name_in,
+    read_header,
+    read_lines,
+)
+from modulekg_widgets.engine.monitoring.sinks.parquet_sink import ParquetSink, name_in_parquet, parquet_readings
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import LINE_FORMATS, PARQUET, path_of
+from modulekg_widgets.engine.safe_files import atomic_writer
 
 ROW_SLOTS = 4096  # that are put into one row
 ROW_NUMBERS = 1 << 16
-MOST_SLOTS = 1_000_000  # each takes memory for as long as the run
+MAX_SLOTS = 1_000_000  # each takes memory for as long as the run
 
 
 class Recording(Run):
-    """A run that a sink has recorded, with all that a live monitor tells of its values."""
+    """A run from a file."""
 
     def before(self, step: int) -> Recording:
-        """The part of the run before `step`."""
+        """Returns the part of the run before `step`."""
         part = Recording(self.name)
         self.copy_to(part.history, step)
         return part
 
     def copy_to(self, history: History, before: int | None = None) -> None:
-        """Append the rows to another history: all, or those of the steps below `before`."""
+        """Append the rows to another history; only those before step `before` if it is given."""
         for row in self.history.rows():
             if before is None or row.step < before:
                 history.append(row.step, [history.slot_number(slot) for slot in row.slots], row.numbers)
@@ -73,21 +78,21 @@ def load_recording(path: str | os.PathLike[str]) -> Recording:
     {'': {'loss': {0: 0.5}}}
     """
     file = path_of(path)
-    with at_file(file):
+    with file_errors(file):
         name, readings = _opened(file)
         recording = Recording(file.stem if name is None else name)
-        _fill(recording.history, readings)
+        _add_readings(recording.history, readings)
     return recording
 
 
 def continue_file(path: str | os.PathLike[str], step: int) -> None:
-    """Leave in a recorded file what is before `step`, so that `open_sink(path, append=True)` goes on from there.
+    """Truncate a recorded file before `step`, atomically, so that a sink can append to it.
 
     The file is replaced in one move, and stays as it is when that fails. Raises `RecordingError` for a file that is
     no recording, or cannot be written.
     """
     file = path_of(path)
-    with at_file(file, "cut"):
+    with file_errors(file, "cut"):
         if file.suffix.lower() == PARQUET:
             _cut_parquet(file, step)
         else:
@@ -98,18 +103,18 @@ def _opened(file: Path) -> tuple[str | None, Iterator[Reading]]:
     if file.suffix.lower() == PARQUET:
         return name_in_parquet(file), parquet_readings(file)
     form = LINE_FORMATS[file.suffix.lower()]
-    return name_in(file, form), (line.reading for line in lines(file, form))
+    return name_in(file, form), (line.reading for line in read_lines(file, form))
 
 
-def _fill(history: History, readings: Iterable[Reading]) -> None:
-    filler = _Filler(history)
+def _add_readings(history: History, readings: Iterable[Reading]) -> None:
+    filler = _RowBuilder(history)
     for reading in readings:
         filler.add(reading)
     filler.put()
 
 
-class _Filler:
-    """Puts readings that follow each other in one step into one row of a history."""
+class _RowBuilder:
+    """Collects consecutive readings of one step into one row."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -118,7 +123,7 @@ class _Filler:
         self._numbers: list[float] = []
 
     def add(self, reading: Reading) -> None:
-        """Raises `RecordingError` when there are more different values than fit in memory."""
+        """Add a reading; raises `RecordingError` for more distinct slots than fit in memory."""
         is_full = len(self._slots) >= ROW_SLOTS or len(self._numbers) >= ROW_NUMBERS
         if is_full or reading.step != self._step:
             self.put()
@@ -127,8 +132,8 @@ class _Filler:
         self._step = reading.step
         self._slots.append(self._history.slot_number(slot))
         self._numbers += numbers
-        if len(self._history.slots) > MOST_SLOTS:
-            raise RecordingError(f"it has more than {MOST_SLOTS:,} different values")
+        if len(self._history.slots) > MAX_SLOTS:
+            raise RecordingError(f"it has more than {MAX_SLOTS:,} different values")
 
     def put(self) -> None:
         if self._slots:
@@ -138,9 +143,9 @@ class _Filler:
 
 def _cut_lines(file: Path, step: int, form: LineFormat) -> None:
     name_in(file, form)
-    with replacing(file) as kept:
-        kept.write(head_of(file))
-        for line in lines(file, form):
+    with atomic_writer(file) as kept:
+        kept.write(read_header(file))
+        for line in read_lines(file, form):
             if line.reading.step < step:
                 kept.write(line.raw)
 

@@ -1,4 +1,4 @@
-"""The sinks of a monitor: opened for a run, closed with it, and continued when it goes on."""
+"""Sinks of a monitor: opened, closed and continued together with it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.sinks.recording import continue_file, load_recording
+from modulekg_widgets.engine.monitoring.sinks.sink_targets import open_sink
 from modulekg_widgets.engine.monitoring.sinks.sink_thread import SinkThreads
-from modulekg_widgets.engine.monitoring.sinks.targets import open_sink
 
 
 class SinkSet:
@@ -24,7 +24,7 @@ class SinkSet:
         self._resumed: Path | None = None
 
     def resume(self, path: Path, start: int | None) -> int:
-        """Take what a recorded file has before step `start` into the history; gives the step to go on with."""
+        """Load the part of a recorded file before step `start`; returns the step to continue with."""
         recorded = load_recording(path)
         if start is None:
             start = max((row.step for row in recorded.history.rows()), default=-1) + 1
@@ -35,35 +35,35 @@ class SinkSet:
         return start
 
     def add(self, target: Any) -> None:
-        """Open a sink and send it every row, those of before included unless it has them."""
-        self._send_to(target, goes_on=self._resumed is not None and self._has_the_past(target))
+        """Add a sink; it gets all rows, unless it is the resumed file."""
+        self._send_to(target, is_continued=self._resumed is not None and self._has_recorded_rows(target))
         self._targets.append(target)
 
     def open(self) -> None:
-        """After a `close`: open all sinks again where they ended."""
+        """Reopen all sinks after `close`, at the row where they ended."""
         if self._threads is None:
             self._threads = SinkThreads(self._history)
             for target in self._targets:
-                self._send_to(target, goes_on=True)
+                self._send_to(target, is_continued=True)
 
-    def nudge(self) -> None:
-        """There are new rows."""
+    def notify(self) -> None:
+        """Notify the threads of new rows."""
         if self._threads is not None:
-            self._threads.nudge()
+            self._threads.notify()
 
     def close(self) -> None:
-        """Deliver what is left and close the sinks."""
+        """Flush and close the sinks."""
         delivery, self._threads = self._threads, None
         if delivery is not None:
             delivery.close()
 
-    def _has_the_past(self, target: Any) -> bool:
-        """Whether a sink knows what is in the resumed file: it is that file, or no file."""
+    def _has_recorded_rows(self, target: Any) -> bool:
+        """True if a target already has the rows of the resumed file: it is that file, or no file."""
         assert self._resumed is not None
         return not isinstance(target, str | os.PathLike) or Path(target).resolve() == self._resumed.resolve()
 
-    def _send_to(self, target: Any, goes_on: bool) -> None:
+    def _send_to(self, target: Any, is_continued: bool) -> None:
         if self._is_sender and self._threads is not None:
-            sink = open_sink(target, self._name, append=goes_on)
-            self._threads.add(sink, len(self._history) if goes_on else 0)
-            self._threads.nudge()
+            sink = open_sink(target, self._name, append=is_continued)
+            self._threads.add(sink, len(self._history) if is_continued else 0)
+            self._threads.notify()

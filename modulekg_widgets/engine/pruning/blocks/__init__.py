@@ -1,1 +1,4 @@
-"""Whole residual blocks that a plan takes: `choice` by the scores of `scoring`, and `removal_file` for plan files."""
+"""Whole residual blocks that a plan removes.
+
+influence.py and scoring.py score blocks, choice.py chooses among them, removal_file.py writes them into plan files.
+"""

@@ -1,4 +1,4 @@
-"""Block influence: how far what comes out of a residual block points away from what went in."""
+"""Block influence: 1 minus the cosine between the input and the output of a residual block."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion
 from modulekg_widgets.engine.pruning.importance.scoring import score
-from modulekg_widgets.engine.residuals.additions import origin
+from modulekg_widgets.engine.residuals.additions import source_value
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
 
 
 class BlockInfluence(Criterion):
-    """1 - the cosine between what goes into a residual block and what comes out, the addition included.
+    """1 - the cosine between the input and the output of a residual block, addition included.
 
     It is the mean over all tokens of all batches; a feature map of three and more dimensions counts as one vector.
     Source: Men et al. 2024, "ShortGPT: Layers in Large Language Models are More Redundant Than You Expect".
@@ -61,7 +61,7 @@ class BlockInfluence(Criterion):
         return score(axes, terms, self.widths)
 
     def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
-        """The influence of blocks on batches.
+        """The mean influence of each block over the batches.
 
         Parameters
         ----------
@@ -83,20 +83,23 @@ class BlockInfluence(Criterion):
         Examples
         --------
         >>> import torch, torchvision, modulekg_widgets as mk
-        >>> from modulekg_widgets.engine.residuals.table import residual_blocks
+        >>> from modulekg_widgets.engine.residuals.removable_blocks import residual_blocks
         >>> graph = mk.trace(torchvision.models.resnet18().eval(), torch.zeros(1, 3, 64, 64))
         >>> influence = mk.pruning.BlockInfluence([torch.randn(2, 3, 64, 64)])
         >>> sorted(influence.block_scores(graph, residual_blocks(graph)[:2]))
         ['layer1.0', 'layer1.1']
         """
         parameters_with_data(graph, "block influence")
-        ends = [_Ends(_tap(graph, block.source, block), _tap(graph, block.result, block)) for block in blocks]
-        listener = _TapReader(graph, {tap for end in ends for tap in end})
+        ends = [
+            _BlockEnds(_locate_value(graph, block.source, block), _locate_value(graph, block.result, block))
+            for block in blocks
+        ]
+        listener = _ValueRecorder(graph, {tap for end in ends for tap in end})
         sums, counts = [0.0] * len(blocks), [0] * len(blocks)
 
         @contextmanager
-        def watch(stage: Stage) -> Iterator[None]:
-            with listener.listening(stage):
+        def watch(stage: Sandbox) -> Iterator[None]:
+            with listener.recording(stage):
                 yield
             for at, end in enumerate(ends):
                 if end.before in listener.values and end.after in listener.values:
@@ -105,10 +108,10 @@ class BlockInfluence(Criterion):
                     counts[at] += cosines.numel()
             listener.values.clear()
 
-        Calibration(graph, self.batches, self.training).values(watch)
+        Calibration(graph, self.batches, self.training).run(watch)
         missing = next((block.path for block, count in zip(blocks, counts, strict=True) if not count), None)
         if missing is not None:
-            raise CutError(f"no batch went through the block {shown(missing)!r}: pass batches that reach it")
+            raise CutError(f"no batch went through the block {printable(missing)!r}: pass batches that reach it")
         return {block.path: sums[at] / counts[at] for at, block in enumerate(blocks)}
 
 
@@ -118,8 +121,8 @@ def _cosines(before: Tensor, after: Tensor) -> Tensor:
     return torch.nn.functional.cosine_similarity(before, after.reshape(before.shape), dim=-1)
 
 
-class Tap(NamedTuple):
-    """Where a value can be heard: the call of a module, and the tensor among those that it gives or gets."""
+class ValueLocation(NamedTuple):
+    """A place where a value can be recorded: a module call, and the tensor among its inputs or outputs."""
 
     path: str
     number: int  # of the call
@@ -127,63 +130,63 @@ class Tap(NamedTuple):
     at: int
 
 
-class _Ends(NamedTuple):
-    before: Tap
-    after: Tap
+class _BlockEnds(NamedTuple):
+    before: ValueLocation
+    after: ValueLocation
 
 
-def _tap(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Tap:
-    """The first place where a value, or a view of it, is heard."""
-    wanted = origin(node)
+def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> ValueLocation:
+    """The first module call that takes or returns a value, or a view of it."""
+    wanted = source_value(node)
     for path, module in graph.modules.items():
         if path != module.path:
             continue
         for number, call in enumerate(module.calls):
             for is_output, nodes in ((True, call.outputs), (False, call.inputs)):
                 for at, each in enumerate(nodes):
-                    if each is node or origin(each) is wanted:
-                        return Tap(path, number, is_output, at)
-    raise CutError(f"no module gets or gives what goes through the block {shown(block.path)!r}: name the blocks")
+                    if each is node or source_value(each) is wanted:
+                        return ValueLocation(path, number, is_output, at)
+    raise CutError(f"no module gets or gives what goes through the block {printable(block.path)!r}: name the blocks")
 
 
-class _TapReader:
-    """Keeps the values at some taps during one pass."""
+class _ValueRecorder:
+    """Records the values at some locations during one forward pass."""
 
-    def __init__(self, graph: Dataflow, taps: set[Tap]) -> None:
+    def __init__(self, graph: Dataflow, taps: set[ValueLocation]) -> None:
         self.graph = graph
-        self.values: dict[Tap, Tensor] = {}
-        self._wanted: dict[tuple[str, int], list[Tap]] = {}
+        self.values: dict[ValueLocation, Tensor] = {}
+        self._wanted: dict[tuple[str, int], list[ValueLocation]] = {}
         for tap in taps:
             self._wanted.setdefault((tap.path, tap.number), []).append(tap)
 
     @contextmanager
-    def listening(self, stage: Stage) -> Iterator[None]:
-        """Hear of the calls of a stage's modules."""
+    def recording(self, stage: Sandbox) -> Iterator[None]:
+        """Record the module calls of a sandbox."""
         paths = {tap[0] for tap in self._wanted}
         self._paths = {id(stage.of(self.graph.modules[path].module)): path for path in paths}
         self._numbers = dict.fromkeys(paths, 0)
         self._open: list[tuple[Any, int]] = []
-        with hearing_calls(stage.copies, self._entered, self._left):
+        with module_call_hooks(stage.copies, self._on_call, self._on_return):
             yield
 
-    def _entered(self, module: Any, args: Any) -> None:
+    def _on_call(self, module: Any, args: Any) -> None:
         path = self._paths.get(id(module))
         if path is None:
             return
         number = self._numbers[path]
         self._numbers[path] += 1
         self._open.append((module, number))
-        self._keep(path, number, False, tensors(args))  # now, for it may be written
+        self._record(path, number, False, tensors(args))  # now, for it may be written
 
-    def _left(self, module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+    def _on_return(self, module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
         path = self._paths.get(id(module))
         if path is None or not self._open:
             return
         _, number = self._open.pop()
-        self._keep(path, number, False, [*tensors(args), *tensors(kwargs)])
-        self._keep(path, number, True, tensors(output))
+        self._record(path, number, False, [*tensors(args), *tensors(kwargs)])
+        self._record(path, number, True, tensors(output))
 
-    def _keep(self, path: str, number: int, is_output: bool, found: Iterable[tuple[str, Tensor]]) -> None:
+    def _record(self, path: str, number: int, is_output: bool, found: Iterable[tuple[str, Tensor]]) -> None:
         wanted = [tap for tap in self._wanted.get((path, number), ()) if tap.is_output == is_output]
         every = [tensor for _, tensor in found] if wanted else []
         for tap in wanted:

@@ -1,6 +1,5 @@
 """A cut in place, wholly or not at all: what changes, the writes, and the way back.
 
-Reading order: edits.py (what changes, by name), transaction.py (writes that can be taken back), tensors.py and
-snapshot.py (one tensor, one container), parts.py and optimizers.py (all of a model's), cut.py and masking.py (a plan
-on a model), receipt.py (the way back).
+Reading order: edits.py (what changes, by name), transaction.py (writes that can be taken back), tensors.py (one
+tensor), parts.py and optimizers.py (all of a model's), cut.py and masking.py (a plan on a model), receipt.py (undo).
 """

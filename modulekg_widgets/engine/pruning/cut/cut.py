@@ -1,43 +1,91 @@
-"""Cutting a model in place, wholly or not at all."""
+"""Cuts a model in place.
+
+`cut` slices every tensor of the edits, sets the attributes, removes modules, and cuts the optimizer
+state and further copies alike. All writes are prepared first and committed as one transaction: if
+anything fails, the model is as before. Parameters stay the same objects with their hooks, ties and
+gradients. The result is a `Receipt`, whose `undo` restores every byte. With `undo=False` weights are
+sliced one by one and nothing is kept, which saves memory. `plan.cut` calls it through
+`recover/recovery.py`, which adds recalibration and compensation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.copies import CutCopy, CutDict, Target, by_names_of_model, naming
-from modulekg_widgets.engine.pruning.cut.derived import derived_states, renewed_values
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, Place, TensorEdit, places
-from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers, OptimizerState, optimizers_in
-from modulekg_widgets.engine.pruning.cut.parts import (
+from modulekg_widgets.engine.pruning.cut.copy_cuts import (
+    CopyTarget,
+    CutCopy,
+    CutDict,
+    copy_error_context,
+    tensors_by_model_name,
+)
+from modulekg_widgets.engine.pruning.cut.derived_state import derived_states, recomputed_values
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit, TensorTarget, locate_tensors
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers, OptimizerState, named_optimizers
+from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt, sample_weights
+from modulekg_widgets.engine.pruning.cut.receipt_parts import (
     ComputedTensor,
     EditedAttributes,
     EditedTensors,
     PlainTensors,
     RecurrentWeights,
-    Rest,
+    UncutTensors,
     computed_tensors,
-    flattened,
-    moved_along,
+    flattening_edits,
+    layers_to_flatten,
 )
-from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt
-from modulekg_widgets.engine.pruning.cut.removed import RemovedModules
-from modulekg_widgets.engine.pruning.cut.samples import samples_of
-from modulekg_widgets.engine.pruning.cut.transaction import commit, refuse_in_use
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.pruning.cut.transaction import Write, commit, contents_write, refuse_in_use
+from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, children_after
+from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
+
+# -------------------- Modules that a cut removes from a model, and the placeholders in their positions
+
+
+class RemovedModules:
+    """The children of modules that lose some; removed modules are kept for undo."""
+
+    def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
+        self._changed = children_after(walked, removal)
+        owners = {id(state): module for module, state in zip(walked.modules, walked.states, strict=True)}
+        self._owners = [owners[id(each.state)] for each in self._changed]
+
+    @property
+    def children(self) -> dict[int, dict[str, Any]]:
+        """The children of the modules before the cut, by module identity."""
+        return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
+
+    def cut(self) -> Iterator[Write]:
+        return (contents_write(each.state[MODULES], each.after) for each in self._changed)
+
+    def undo(self, walked: Walk) -> Iterator[Write]:
+        for each in self._changed:
+            now = each.state[MODULES]
+            if list(now) != list(each.after) or any(now[name] is not module for name, module in each.after.items()):
+                raise CutError(
+                    "modules were put in or taken out since the cut, where it had removed some: undo that first"
+                )
+            yield contents_write(now, each.before)
+
+    restore = undo
+
+
+# ----------------------------------------
+
 
 Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 
 
-class Copied(NamedTuple):
-    """A copy of the model that is cut alike."""
+class CopyToCut(NamedTuple):
+    """A copy of the model to cut, and the new values of its tensors."""
 
-    target: Target
+    target: CopyTarget
     values: Values
 
 
@@ -46,7 +94,7 @@ def cut(
     edits: Edits,
     optimizer: Optimizers | None = None,
     values: Values | None = None,
-    copies: Sequence[Copied] = (),
+    copies: Sequence[CopyToCut] = (),
     undo: bool = True,
 ) -> Receipt:
     """Slice every tensor of `edits` in place, set the attributes, and cut the state of each optimizer alike.
@@ -60,71 +108,78 @@ def cut(
     """
     walked = walk(model)
     refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
-    found, computed, changed = _parts(walked, edits, values or {})
-    optimizers = optimizers_in(optimizer)
+    found, computed, changed = _cut_parts(walked, edits, values or {})
+    optimizers = named_optimizers(optimizer)
     if optimizers:
-        of_model = [held.tensor for held in held_tensors(walked, walked.places())]
-        edited, gone = {place.tensor: place.edit for place in found}, _gone(walked, edits)
+        of_model = [held.tensor for held in named_registered_tensors(walked, walked.all_paths())]
+        edited, gone = {place.tensor: place.edit for place in found}, _removed_tensors(walked, edits)
         changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
-        with naming(at):
+        with copy_error_context(at):
             changed.append(_cut_copy(each, edits, walked))
         modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
-    title = _title(found, edits, len(copies))
+    title = _receipt_title(found, edits, len(copies))
     if not undo:
         receipt: Receipt = FinalReceipt(model, (), title, edits)
-        receipt.samples = samples_of(found)
-        return _cut_for_good(changed, receipt, modules)
-    receipt = Receipt(model, [*changed, Rest(walked, found, computed)], title, edits)
-    receipt.samples = samples_of(found)
+        receipt.samples = sample_weights(found)
+        return _cut_without_undo(changed, receipt, modules)
+    receipt = Receipt(model, [*changed, UncutTensors(walked, found, computed)], title, edits)
+    receipt.samples = sample_weights(found)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, modules)
 
 
-def _cut_for_good(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
-    """Cut what is small all or nothing, then the weights one by one."""
+def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
+    """Cut small state all or nothing, then the weights one by one."""
     weights = [part for part in changed if isinstance(part, EditedTensors)]
     last = [part for part in changed if isinstance(part, RecurrentWeights)]
     commit([write for part in changed if part not in (*weights, *last) for write in part.cut()], None, modules)
     try:
         for part in weights:
-            for write in part.one_by_one():
-                write.put(write.after)
+            for write in part.cut_one_by_one():
+                write.assign(write.after)
                 del write  # and with it what was there
         for write in (write for part in last for write in part.cut()):
-            write.put(write.after)
+            write.assign(write.after)
     except BaseException as error:
         raise CutError(
-            f"the cut stopped midway ({type(error).__name__}: {shown(str(error), 200)}), and undo=False keeps nothing "
+            f"the cut stopped midway ({type(error).__name__}: {printable(str(error), 200)}), and undo=False keeps "
+            "nothing "
             "to go back to: load the model again"
         ) from error
     return receipt
 
 
-def _cut_copy(copied: Copied, edits: Edits, model: Walk) -> CutCopy | CutDict:
-    inner, whole = copied.target
+def _cut_copy(to_cut: CopyToCut, edits: Edits, model: Walk) -> CutCopy | CutDict:
+    inner, whole = to_cut.target
     if not isinstance(inner, nn.Module):
-        own = by_names_of_model(inner)
-        derived = renewed_values(model, edits, copied.values, own)
-        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **copied.values})
-    found, computed, parts = _parts(walk(inner), edits, copied.values)
-    return CutCopy(inner, parts, whole, Rest(walk(whole), found, computed))
+        own = tensors_by_model_name(inner)
+        derived = recomputed_values(model, edits, to_cut.values, own)
+        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **to_cut.values})
+    found, computed, parts = _cut_parts(walk(inner), edits, to_cut.values)
+    return CutCopy(inner, parts, whole, UncutTensors(walk(whole), found, computed))
 
 
-def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], list[ComputedTensor], list[Any]]:
-    """The tensors that are edited, what is computed of them, and all that a cut changes in one model."""
-    layers = flattened(walked, places(walked, edits))
-    values = {**renewed_values(walked, edits, values), **values}
-    whole = [*moved_along(walked, layers, edits), *_whole(walked, edits, values)]
+def _cut_parts(
+    walked: Walk, edits: Edits, values: Values
+) -> tuple[list[TensorTarget], list[ComputedTensor], list[Any]]:
+    """The edited tensors, the tensors computed from them, and all receipt parts of one model."""
+    layers = layers_to_flatten(walked, locate_tensors(walked, edits))
+    values = {**recomputed_values(walked, edits, values), **values}
+    whole = [*flattening_edits(walked, layers, edits), *_value_only_edits(walked, edits, values)]
     known = {name: edit for edit in whole for name in edit.names}  # a weight may be moved and get a new value
-    found = places(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
+    found = locate_tensors(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
     derived = derived_states(walked, {name for place in found for name in place.edit.names})
     computed = computed_tensors(found, derived, values)
-    tables = [place for place in found if place.plain]
+    tables = [place for place in found if place.attribute_locations]
     attributes = EditedAttributes(walked, edits)
     changed = [
-        EditedTensors((place for place in found if place.tensor.grad_fn is None and not place.plain), values, derived),
+        EditedTensors(
+            (place for place in found if place.tensor.grad_fn is None and not place.attribute_locations),
+            values,
+            derived,
+        ),
         *computed,
         attributes,
         PlainTensors(tables, attributes.copies),
@@ -134,12 +189,12 @@ def _parts(walked: Walk, edits: Edits, values: Values) -> tuple[list[Place], lis
     return found, computed, changed
 
 
-def _whole(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
-    """Edits that keep all of the tensors that no edit cuts and that get another value."""
+def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
+    """Edits that keep all positions of tensors that get a new value only."""
     others = values.keys() - {name for edit in edits.tensors for name in edit.names}
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
-    for held in held_tensors(walked, walked.places()) if others else ():
+    for held in named_registered_tensors(walked, walked.all_paths()) if others else ():
         names.setdefault(id(held.tensor), []).append(held.name)
         tensors[id(held.tensor)] = held.tensor
     for key, every in names.items():
@@ -147,19 +202,21 @@ def _whole(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
             yield TensorEdit(tuple(every), tuple(tensors[key].shape), {})
 
 
-def _gone(walked: Walk, edits: Edits) -> list[torch.Tensor]:
-    """The tensors that only modules hold which a cut takes out."""
+def _removed_tensors(walked: Walk, edits: Edits) -> list[torch.Tensor]:
+    """The tensors that belong only to removed modules."""
     names: dict[int, list[str]] = {}
     tensors: dict[int, torch.Tensor] = {}
-    for held in held_tensors(walked, walked.places()) if edits.removal else ():
+    for held in named_registered_tensors(walked, walked.all_paths()) if edits.removal else ():
         names.setdefault(id(held.tensor), []).append(held.name)
         tensors[id(held.tensor)] = held.tensor
-    return [tensors[key] for key, every in names.items() if edits.removal.takes_all(every)]
+    return [tensors[key] for key, every in names.items() if edits.removal.removes_all(every)]
 
 
-def _title(found: Sequence[Place], edits: Edits, copies: int) -> str:
-    tables = sum(bool(place.plain) for place in found)
+def _receipt_title(found: Sequence[TensorTarget], edits: Edits, copies: int) -> str:
+    tables = sum(bool(place.attribute_locations) for place in found)
     plain = f" ({tables} in plain attributes, which no state_dict has)" if tables else ""
     also = f", also in {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
     modules = f", {len(edits.removal.modules)} modules removed" if edits.removal else ""
-    return shown(f"{len(edits.tensors)} tensors{plain} and {len(edits.settings)} attributes cut{modules}{also}")
+    return printable(
+        f"{len(edits.tensors)} tensors{plain} and {len(edits.all_attributes)} attributes cut{modules}{also}"
+    )

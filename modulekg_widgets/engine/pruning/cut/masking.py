@@ -1,4 +1,4 @@
-"""Masking a model: what would go is set to zero where it is produced, and every size stays."""
+"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay."""
 
 from __future__ import annotations
 
@@ -9,93 +9,93 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Place, TensorEdit, places
-from modulekg_widgets.engine.pruning.cut.parts import places_again
+from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_sharded
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, TensorTarget, locate_tensors
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
-from modulekg_widgets.engine.pruning.cut.tensors import ZeroedTensor
+from modulekg_widgets.engine.pruning.cut.receipt_parts import relocate_tensors
+from modulekg_widgets.engine.pruning.cut.tensor_cuts import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
-from modulekg_widgets.engine.torch_runtime.parallel import inside
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 
 class MaskReceipt(Receipt):
-    """The way back from one mask, which serves once.
+    """Undoes one mask; it can be used once.
 
     `undo` makes the masked parameters byte for byte as before; `restore` puts back only what was set to zero, and the
     rest of them keeps what was trained since. Both raise `CutError` when a parameter has another shape by now.
     """
 
-    _done = "mask"
+    _action = "mask"
     _resizes = False
 
 
 def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
-    """Set to zero in place what `edits` would cut, in the parameters and along the dimensions that produce it.
+    """Set to zero in place the parameters that produce the indices that `edits` removes.
 
     Raises `CutError` when the model does not fit; whatever is raised, all is as it was before.
     """
     if edits.removal:
-        names = ", ".join(shown(each.path) for each in edits.removal.modules[:3])
+        names = ", ".join(printable(each.path) for each in edits.removal.modules[:3])
         raise CutError(
             f"a mask sets slices of weights to zero, and {names} go as a whole: cut instead, plan.cut(model)"
         )
-    walked = walk(inside(model))
+    walked = walk(unwrap_model(model))
     refuse_sharded(walked)
-    zeroed = ZeroedTensors(_produced(places(walked, edits)))
+    zeroed = ZeroedTensors(_masked_parameters(locate_tensors(walked, edits)))
     receipt = MaskReceipt(walked.modules[0], [zeroed], f"{len(zeroed)} parameters masked")
     return commit(list(zeroed.zero()), receipt, walked.modules)
 
 
-def _produced(found: Sequence[Place]) -> Iterator[Masked]:
-    """The weights that produce what goes, each with an edit of these dimensions alone.
+def _masked_parameters(found: Sequence[TensorTarget]) -> Iterator[MaskedParameter]:
+    """The parameters that produce removed indices, each with an edit of those dimensions only.
 
     A gain follows where the norm of its direction runs over what goes.
     """
-    masked = {id(place.tensor): each for place in found if (each := _masked(place)) is not None}
+    masked = {id(place.tensor): each for place in found if (each := _masked_target(place)) is not None}
     by_name = {name: each for each in masked.values() for name in each.edit.names}
     gains = {id(place.tensor): place for place in found if place.edit.gain_of and place.edit.gain_of[0] in by_name}
-    yield from (Masked(place) for key, place in masked.items() if key not in gains)
+    yield from (MaskedParameter(place) for key, place in masked.items() if key not in gains)
     for key, gain in gains.items():
         assert gain.edit.gain_of is not None
         own = {} if key not in masked else masked[key].edit.kept
-        yield Masked(gain._replace(edit=replace(gain.edit, kept=own)), by_name[gain.edit.gain_of[0]])
+        yield MaskedParameter(gain._replace(edit=replace(gain.edit, kept=own)), by_name[gain.edit.gain_of[0]])
 
 
-def _masked(place: Place) -> Place | None:
+def _masked_target(place: TensorTarget) -> TensorTarget | None:
     edit = place.edit
     kept = {at: edit.kept[at] for at in sorted(edit.produced - edit.by_gain) if len(edit.kept[at]) < edit.shape[at]}
-    if not kept or not _makes(place):
+    if not kept or not _zeros_propagate(place):
         return None
     return place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 
 
-class Masked(NamedTuple):
+class MaskedParameter(NamedTuple):
     """A parameter that a mask changes; a gain by the direction that it follows."""
 
-    place: Place
-    direction: Place | None = None
+    place: TensorTarget
+    direction: TensorTarget | None = None
 
 
-def _makes(place: Place) -> bool:
-    """Whether zeros in a tensor make zeros: not in the running statistics beside a gain that is zero already."""
+def _zeros_propagate(place: TensorTarget) -> bool:
+    """True if zeros in a tensor produce zeros; False for running statistics beside a gain."""
     if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
         return True
     return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
 
 
 class ZeroedTensors:
-    """The masked parameters of a model, and the gains that follow them."""
+    """The masked parameters of a model, and the gains that are rescaled with them."""
 
-    def __init__(self, found: Iterable[Masked]) -> None:
+    def __init__(self, found: Iterable[MaskedParameter]) -> None:
         every = list(found)
         self._zeroed = [
             (each.place, ZeroedTensor.of(each.place.tensor, each.place.edit))
             for each in every if each.direction is None
         ]  # fmt: skip
-        self._gains = [FollowingGain.of(each.place, each.direction) for each in every if each.direction is not None]
+        self._gains = [RescaledGain.of(each.place, each.direction) for each in every if each.direction is not None]
 
     def __len__(self) -> int:
         return len(self._zeroed) + len(self._gains)
@@ -109,48 +109,48 @@ class ZeroedTensors:
         yield from (zeroed.zero(place.tensor) for place, zeroed in self._zeroed)
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        yield from (gain.zeroed.undo(gain.now(walked)) for gain in self._gains)
-        yield from (zeroed.undo(tensor) for zeroed, tensor in self._now(walked))
+        yield from (gain.zeroed.undo(gain.current_gain(walked)) for gain in self._gains)
+        yield from (zeroed.undo(tensor) for zeroed, tensor in self._current_tensors(walked))
 
     def restore(self, walked: Walk) -> Iterator[Write]:
         yield from (gain.restore(walked) for gain in self._gains)
-        yield from (zeroed.restore(tensor) for zeroed, tensor in self._now(walked))
+        yield from (zeroed.restore(tensor) for zeroed, tensor in self._current_tensors(walked))
 
-    def _now(self, walked: Walk) -> Iterator[tuple[ZeroedTensor, torch.Tensor]]:
+    def _current_tensors(self, walked: Walk) -> Iterator[tuple[ZeroedTensor, torch.Tensor]]:
         before = [place for place, _ in self._zeroed]
-        found = places_again(walked, before, [place.edit for place in before])
+        found = relocate_tensors(walked, before, [place.edit for place in before])
         return ((zeroed, place.tensor) for (_, zeroed), place in zip(self._zeroed, found, strict=True))
 
 
-class FollowingGain(NamedTuple):
-    """The gain of a normalised weight whose direction is masked: what is not masked of the weight stays the same."""
+class RescaledGain(NamedTuple):
+    """The gain of a weight-normalised parameter whose direction is masked; the rest of the weight is unchanged."""
 
-    place: Place
+    place: TensorTarget
     zeroed: ZeroedTensor
-    direction: Place
-    whole: torch.Tensor  # the direction before
-    after: torch.Tensor
+    direction: TensorTarget
+    direction_before: torch.Tensor  # the direction before
+    gain_after: torch.Tensor
 
     @classmethod
-    def of(cls, place: Place, direction: Place) -> FollowingGain:
+    def of(cls, place: TensorTarget, direction: TensorTarget) -> RescaledGain:
         edit, whole = direction.edit, direction.tensor.detach().clone()
-        after = place.edit.rescaled(place.tensor.detach(), whole, edit.whole(edit.of(whole)))
-        after = place.edit.whole(place.edit.of(after))
+        after = place.edit.rescaled(place.tensor.detach(), whole, edit.scatter(edit.slice(whole)))
+        after = place.edit.scatter(place.edit.slice(after))
         return cls(place, ZeroedTensor.of(place.tensor, place.edit), direction, whole, after)
 
-    def now(self, walked: Walk) -> torch.Tensor:
-        return places_again(walked, [self.place], [replace(self.place.edit, gain_of=None)])[0].tensor
+    def current_gain(self, walked: Walk) -> torch.Tensor:
+        return relocate_tensors(walked, [self.place], [replace(self.place.edit, gain_of=None)])[0].tensor
 
     def zero(self) -> Write:
-        return Write(self.place.tensor.detach().copy_, self.zeroed.before, self.after)
+        return Write(self.place.tensor.detach().copy_, self.zeroed.before, self.gain_after)
 
     def restore(self, walked: Walk) -> Write:
         """The gain of before; where it was trained since, one for the direction that is whole again."""
-        gain = self.now(walked).detach().clone()
-        if torch.equal(gain, self.after):
-            return Write(self.now(walked).detach().copy_, gain, self.zeroed.before)
+        gain = self.current_gain(walked).detach().clone()
+        if torch.equal(gain, self.gain_after):
+            return Write(self.current_gain(walked).detach().copy_, gain, self.zeroed.before)
         edit, now = self.direction.edit, self.direction.tensor.detach()
-        whole = edit.whole(edit.of(now), self.whole)
+        whole = edit.scatter(edit.slice(now), self.direction_before)
         again = self.place.edit.rescaled(gain, now, whole)
-        again = self.place.edit.whole(self.place.edit.of(again), self.zeroed.before)
-        return Write(self.now(walked).detach().copy_, gain, again)
+        again = self.place.edit.scatter(self.place.edit.slice(again), self.zeroed.before)
+        return Write(self.current_gain(walked).detach().copy_, gain, again)

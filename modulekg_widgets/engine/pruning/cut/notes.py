@@ -1,4 +1,4 @@
-"""A note in the configuration of a cut model, which warns when its library saves it with the sizes of before."""
+"""A note in the configuration of a cut model that warns when it is saved with the old sizes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ TEXT = (
 
 
 class CutNote(str):
-    """A text in a configuration. What is written is a copy of the configuration: the copy of this text tells it."""
+    """A text in a configuration that warns when the configuration is copied to be saved. What is written is a copy of
+    the configuration: the copy of this text tells it.
+    """
 
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CutNote:
-        saved = _being_saved(self)
-        if saved is not None and not _fits(*saved):
+        saved = _saving_call(self)
+        if saved is not None and not _builds_shapes(*saved):
             warnings.warn(TEXT, UserWarning, stacklevel=2)
         return self
 
@@ -38,8 +40,8 @@ class CutNote(str):
         return CutNote, (str(self),)
 
 
-def _being_saved(note: CutNote) -> tuple[Any, nn.Module | None] | None:
-    """The configuration that has the note and is in the course of its own `save_pretrained`, and the model, if that is.
+def _saving_call(note: CutNote) -> tuple[Any, nn.Module | None] | None:
+    """The configuration that is being saved with this note, and the model if it is saved; else None.
 
     None where it is not being saved.
     """
@@ -55,8 +57,8 @@ def _being_saved(note: CutNote) -> tuple[Any, nn.Module | None] | None:
     return None if config is None else (config, model)
 
 
-def _fits(config: Any, model: nn.Module | None) -> bool:
-    """Whether the configuration builds a model of these shapes, as after a cut that it has followed."""
+def _builds_shapes(config: Any, model: nn.Module | None) -> bool:
+    """True if the configuration builds a model with the shapes of this one."""
     if model is None:
         return False
     try:
@@ -71,7 +73,7 @@ def _fits(config: Any, model: nn.Module | None) -> bool:
 
 
 def configurations(walked: Walk) -> Iterator[Any]:
-    """The configurations that modules hold and that can be saved by themselves."""
+    """The configurations held by modules that have their own `save_pretrained`."""
     for state in walked.states:
         value = state.get(CONFIG)
         if is_plain_object(value) and callable(getattr(type(value), SAVE, None)):

@@ -1,42 +1,165 @@
-"""The way back from a cut."""
+"""Receipts: the undo of a cut or a mask.
+
+`plan.cut`, `plan.mask` and `mk.speedup` return a `Receipt`. `undo` makes the model, the optimizer and
+the copies byte for byte as before; `restore` puts the removed slices back and keeps later training.
+A receipt can be used once. Receipts on the same tensors are undone in reverse order, which
+`receipt_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
-from modulekg_widgets.engine.pruning.cut.samples import Samples
-from modulekg_widgets.engine.pruning.cut.standing import enter, packed, refuse_under_others, unpacked
-from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute, commit
+from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
+from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorTarget
+from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit
+from modulekg_widgets.engine.torch_runtime.state import module_state
 
-NOTHING = Edits(())
+# -------------------- The order of unused receipts on the same tensors, and how receipts are copied and pickled
 
 
-def _none(way: str) -> tuple[()]:
+PACKAGE_PREFIX = __name__.partition(".")[0] + "."  # the modules whose objects parts are made of
+_numbers = count()
+_active_receipts: WeakSet[Any] = WeakSet()  # what a user let go of cannot be undone, and is in nobody's way
+
+
+def register_receipt(receipt: Any) -> int:
+    """Register a receipt and return its number in the order of creation."""
+    _active_receipts.add(receipt)
+    return next(_numbers)
+
+
+def refuse_out_of_order(receipt: Any, way: str) -> None:
+    """Raise `CutError` if a later unused receipt is of the same tensors."""
+    own = receipt.touched(way)
+    later = [each for each in list(_active_receipts) if each.number > receipt.number and not each.is_spent]
+    above = [each for each in later if not own.isdisjoint(each.touched(way))]
+    if above:
+        last = max(above, key=lambda each: each.number)
+        raise CutError(
+            f"{last!r} was made after {receipt!r}, on the same tensors: undo that first, receipts go back in reverse "
+            f"order; or delete that receipt, which gives it up, and call {way}() again"
+        )
+
+
+# ----------------------------------------------------------- copies and files
+
+
+class ModuleStateReference:
+    """Refers to the `__dict__` of a module in copied data, as the copied module has another one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+
+def pack_parts(parts: tuple[Any, ...], modules: Iterable[nn.Module]) -> tuple[Any, ...]:
+    """The parts of a receipt, ready to be copied together with these modules."""
+    return _with_replacements(parts, {id(module_state(module)): ModuleStateReference(module) for module in modules}, {})
+
+
+def unpack_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The parts of a copied receipt."""
+    return _with_replacements(parts, {}, {})
+
+
+def _with_replacements(
+    value: Any, references: Mapping[int, ModuleStateReference], seen: dict[int, tuple[Any, Any]]
+) -> Any:
+    """A copy with references in place of module dictionaries, or the reverse."""
+    if isinstance(value, ModuleStateReference):
+        return module_state(value.module)
+    if id(value) in references:
+        return references[id(value)]
+    if isinstance(value, torch.Tensor | nn.Module | str | bytes | int | float | type):
+        return value
+    if id(value) not in seen:
+        seen[id(value)] = value, value  # kept, so that its identity stays its own
+        seen[id(value)] = value, _rebuild_value(value, partial(_with_replacements, references=references, seen=seen))
+    return seen[id(value)][1]
+
+
+def _rebuild_value(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, tuple | list):
+        new = [change(part) for part in value]
+        same = all(one is other for one, other in zip(new, value, strict=True))
+        return value if same else getattr(type(value), "_make", type(value))(new)
+    if isinstance(value, dict):
+        changed = {key: change(part) for key, part in value.items()}
+        return value if all(changed[key] is part for key, part in value.items()) else changed
+    if isinstance(value, partial):
+        args, keywords = change(value.args), change(value.keywords)
+        return value if args is value.args and keywords is value.keywords else partial(value.func, *args, **keywords)
+    if not type(value).__module__.startswith(PACKAGE_PREFIX):
+        return value
+    held = {name: getattr(value, name) for name in _attributes(value)}
+    after = change(held)
+    if after is held:
+        return value
+    made = object.__new__(type(value))
+    for name, part in after.items():
+        object.__setattr__(made, name, part)
+    return made
+
+
+def _attributes(value: Any) -> list[str]:
+    slots = (name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ()))
+    own = [name for name in slots if not name.startswith("__") and hasattr(value, name)]
+    return own + list(getattr(value, "__dict__", ()))
+
+
+# -------------------- A few entries of each cut weight, to recognise the model before the cut
+
+
+MAX_ENTRIES = 2_000  # of one weight
+
+Samples = dict[str, torch.Tensor]  # by the first name of a tensor
+
+
+def sample_weights(found: Iterable[TensorTarget]) -> Samples:
+    """Sampled entries of weights of two or more dimensions; norms and biases of models are too alike."""
+    weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
+    return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
+
+
+def sample_entries(tensor: torch.Tensor) -> torch.Tensor:
+    """Evenly spaced entries of a tensor, as float64 on the CPU."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, -(-len(flat) // MAX_ENTRIES))].to("cpu", torch.float64, copy=True)
+
+
+# ----------------------------------------
+
+
+NO_EDITS = Edits(())
+
+
+def _no_tensors(way: str) -> tuple[()]:
     return ()
 
 
-class Part(Protocol):
-    """One kind of thing that a cut changed or that training may have changed since."""
+class ReceiptPart(Protocol):
+    """One kind of state that a cut changed, or that training may change afterwards."""
 
     def undo(self, walked: Walk) -> Iterable[Write]:
-        """What makes it as it was before the cut; raises `CutError` when the model is not as the cut left it."""
+        """The writes that restore the state before the cut; raises `CutError` if the model has changed."""
         ...
 
     def restore(self, walked: Walk) -> Iterable[Write]:
-        """What puts back what the cut took, and nothing else."""
+        """The writes that put the removed slices back, and nothing else."""
         ...
 
 
 class Receipt:
-    """The way back from one cut, which serves once; cuts made on top of each other go back in reverse order.
+    """Undoes one cut, once; cuts on top of each other are undone in reverse order.
 
     What `plan.cut`, `plan.mask` and `mk.speedup` give. `str(receipt)` lists what was renewed and compensated.
 
@@ -66,36 +189,36 @@ class Receipt:
     <Receipt: 3 tensors and 2 attributes cut, spent>
     """
 
-    _done = "cut"
+    _action = "cut"
     _resizes = True
 
-    def __init__(self, model: nn.Module, parts: Sequence[Part], title: str, edits: Edits = NOTHING) -> None:
+    def __init__(self, model: nn.Module, parts: Sequence[ReceiptPart], title: str, edits: Edits = NO_EDITS) -> None:
         self._model, self._parts, self._title = model, tuple(parts), title
         self.edits = edits
         self.renewed: tuple[str, ...] = ()
         self.compensation: tuple[Any, ...] = ()
         self.samples: Samples = {}  # of the weights before
         self.plan: Any = None  # what was cut by, which knows how to save
-        self.number = enter(self)
+        self.number = register_receipt(self)
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has served."""
+        """True if the receipt was used."""
         return not self._parts
 
-    def touched(self, way: str) -> set[int]:
-        """The tensors that a way back writes to, by their identity."""
-        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _none)(way)}
+    def modified_tensor_ids(self, way: str) -> set[int]:
+        """The identities of the tensors that `undo` or `restore` writes to."""
+        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _no_tensors)(way)}
 
     def __getstate__(self) -> dict[str, Any]:
-        modules = [*self._walked().modules] if self._parts else []
+        modules = [*self._walk_model().modules] if self._parts else []
         modules += [each for part in self._parts for each in getattr(part, "modules", tuple)()]
-        return {**vars(self), "_parts": packed(self._parts, modules)}
+        return {**vars(self), "_parts": pack_parts(self._parts, modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._parts = unpacked(self._parts)
-        enter(self)
+        self._parts = unpack_parts(self._parts)
+        register_receipt(self)
 
     def save_pretrained(self, folder: Any) -> Any:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
@@ -135,7 +258,7 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("undo"), None, self._walked().modules)
+        commit(self._writes("undo"), None, self._walk_model().modules)
 
     def restore(self) -> None:
         """Put the slices back that the cut removed; all else keeps what was trained since, and new gradients are zero.
@@ -148,14 +271,14 @@ class Receipt:
         CutError
             Before anything changes, when the receipt is spent or the model is not as the cut left it.
         """
-        commit(self._writes("restore"), None, self._walked().modules)
+        commit(self._writes("restore"), None, self._walk_model().modules)
 
-    def _walked(self) -> Walk:
-        """The model, with the modules that the cut removed at the paths that they had."""
+    def _walk_model(self) -> Walk:
+        """The modules of the model, removed ones included at their old paths."""
         return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
 
     def before(self) -> dict[str, torch.Tensor]:
-        """What the parameters and buffers that were cut held before, by all of their names; none once it is spent.
+        """The values before the cut of all parameters and buffers that were cut, by name; empty once used.
 
         Returns
         -------
@@ -166,37 +289,37 @@ class Receipt:
 
     def _writes(self, way: str) -> list[Write]:
         if not self._parts:
-            raise CutError(f"{self!r} served already: a receipt undoes its {self._done} once")
-        walked = self._walked()
+            raise CutError(f"{self!r} served already: a receipt undoes its {self._action} once")
+        walked = self._walk_model()
         if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
         writes = [write for part in self._parts for write in getattr(part, way)(walked)]
-        refuse_under_others(self, way)
-        return [*writes, attribute(self, "_parts", ())]
+        refuse_out_of_order(self, way)
+        return [*writes, attribute_write(self, "_parts", ())]
 
     def __str__(self) -> str:
         lines = [repr(self)]
         if self.renewed:
-            lines.append(f"  statistics renewed: {shown(', '.join(self.renewed), 500)}")
+            lines.append(f"  statistics renewed: {printable(', '.join(self.renewed), 500)}")
         return "\n".join([*lines, *(f"  {row}" for row in self.compensation)])
 
     def __repr__(self) -> str:
         state = "" if self._parts else ", spent"
-        return f"<{type(self).__name__}: {shown(self._title)}{state}>"
+        return f"<{type(self).__name__}: {printable(self._title)}{state}>"
 
 
 class FinalReceipt(Receipt):
-    """What was cut with `undo=False`: nothing is kept to go back to, and both `undo` and `restore` raise `CutError`."""
+    """The receipt of a cut with `undo=False`: both `undo` and `restore` raise `CutError`."""
 
     @property
     def is_spent(self) -> bool:
         return False
 
-    def touched(self, way: str) -> set[int]:
+    def modified_tensor_ids(self, way: str) -> set[int]:
         return set()
 
     def _writes(self, way: str) -> list[Write]:
         raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {shown(self._title)}, for good>"
+        return f"<{type(self).__name__}: {printable(self._title)}, for good>"

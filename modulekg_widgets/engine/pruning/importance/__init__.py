@@ -1,4 +1,4 @@
-"""How important each index of an axis is: criteria on weights, gradients and activations.
+"""Importance of the indices of axes: criteria on weights, gradients and activations.
 
 Reading order: importance.py (what a criterion is, and the registry), index_sums.py (from elements to indices of an
 axis), votes.py (which parameters have a say), criteria.py (weights), calibration.py (passes over batches) with gates.py

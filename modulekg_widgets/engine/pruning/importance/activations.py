@@ -1,4 +1,4 @@
-"""The criterion on activations: statistics of the values that batches of data give at each index of an axis."""
+"""Activation importance: statistics of activations along each axis, from batches of data."""
 
 from __future__ import annotations
 
@@ -11,40 +11,45 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.errors import UnknownNameError, nearest, shown
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
-from modulekg_widgets.engine.pruning.importance.criteria import Scores, or_magnitude, squared, weights_of, wide
+from modulekg_widgets.engine.pruning.importance.criteria import Scores, means_or_magnitudes, squared, upcast, weights_of
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
-from modulekg_widgets.engine.pruning.importance.index_sums import Element, IndexSums, Vector, marginals, relative
-from modulekg_widgets.engine.pruning.importance.votes import reading_places
+from modulekg_widgets.engine.pruning.importance.index_sums import (
+    ElementFunction,
+    IndexSums,
+    Vector,
+    marginals,
+    relative_to_mean,
+)
+from modulekg_widgets.engine.pruning.importance.members import reading_dims
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.higher_order import OperatorMode
-from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.unfused import Unfused, WholeLayers
+from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode, WholeRecurrentLayers
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.held import held_named
+from modulekg_widgets.engine.tracing.unregistered_tensors import model_tensors_by_name
 
 Tensor = torch.Tensor
-Names = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
-INTO_LAYER, OUT_OF_LAYER, ELSEWHERE = range(3)
+TensorNames = frozenset[str]  # of the parameters and buffers that a tensor is made of, and nothing else
+LAYER_INPUT, LAYER_OUTPUT, OTHER_OPERATOR = range(3)
 
 
 class Statistic(NamedTuple):
     """Sums over elements, and what is computed from their means."""
 
-    elements: tuple[Element, ...]
+    elements: tuple[ElementFunction, ...]
     finish: Callable[..., Vector]
 
 
 STATISTICS = {
-    "mean_abs": Statistic((lambda x: wide(x).abs(),), lambda mean: mean),
-    "rms": Statistic((lambda x: wide(x).abs().square_(),), np.sqrt),
+    "mean_abs": Statistic((lambda x: upcast(x).abs(),), lambda mean: mean),
+    "rms": Statistic((lambda x: upcast(x).abs().square_(),), np.sqrt),
     "std": Statistic(
-        (wide, lambda x: wide(x).square()), lambda mean, square: np.sqrt(np.maximum(square - mean**2, 0.0))
+        (upcast, lambda x: upcast(x).square()), lambda mean, square: np.sqrt(np.maximum(square - mean**2, 0.0))
     ),
     "nonzero": Statistic((lambda x: (x != 0).float(),), lambda share: share),
 }
@@ -52,7 +57,7 @@ STATISTICS = {
 
 @importance("activation")
 class Activation(Criterion):
-    """What layers read of an index: a statistic of its values, times the length ‖w‖₂ of the weights that read it.
+    """A statistic of the activations of an index, times the norm ‖w‖₂ of the weights that read it.
 
     The statistic is relative to the axis's average, and several values have the same say. Where no layer reads an axis,
     as that of queries and keys, what layers put out along it counts, and nothing is multiplied. An axis that the passes
@@ -96,7 +101,9 @@ class Activation(Criterion):
     ) -> None:
         check_batches(batches)
         if statistic not in STATISTICS:
-            raise UnknownNameError(f"statistic={shown(str(statistic))!r}: {nearest(str(statistic), STATISTICS)}")
+            raise UnknownNameError(
+                f"statistic={printable(str(statistic))!r}: {closest_match_hint(str(statistic), STATISTICS)}"
+            )
         self.batches = batches
         self.statistic = statistic
         self.weighted = weighted
@@ -105,26 +112,26 @@ class Activation(Criterion):
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         index_sums = IndexSums(axes, terms)
         weights = weights_of(axes, "activation")
-        readings = Readings(index_sums, STATISTICS[self.statistic])
+        readings = ActivationSums(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
-        calibration.values(lambda stage: _watching(readings, stage))
-        readings.vote()
-        found = or_magnitude(index_sums)
+        calibration.run(lambda stage: _recording_activations(readings, stage))
+        readings.add_to_index_sums()
+        found = means_or_magnitudes(index_sums)
         if self.weighted:
-            for atom, lengths in reading_lengths(axes, index_sums.reached, weights).items():
+            for atom, lengths in input_weight_norms(axes, index_sums.counted_atoms, weights).items():
                 found[atom] = found[atom] * lengths
         return found
 
 
-def reading_lengths(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
-    """Of the atoms that layers read, the length of the weights that read each index, relative to the axis's mean."""
+def input_weight_norms(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
+    """The norm of the weights that read each index, relative to the mean of its axis."""
     index_sums = IndexSums(axes, terms)
-    index_sums.add_all(squared, weights, index_sums.add, reading_places(axes))
-    return {atom: relative(np.sqrt(index_sums.of(atom))) for atom in index_sums.reached}
+    index_sums.add_all(squared, weights, index_sums.add, reading_dims(axes))
+    return {atom: relative_to_mean(np.sqrt(index_sums.sum_of(atom))) for atom in index_sums.counted_atoms}
 
 
-class Readings:
-    """Which values are read, and what was read of them.
+class ActivationSums:
+    """Selects the activations to record, and sums their statistics.
 
     A value is known again by its operator: the n-th one whose largest parameter is the same, for what surrounds it, as
     the addition of a bias, changes with batch size and device. `calls` are these operators by that parameter's name,
@@ -142,7 +149,7 @@ class Readings:
     # ------------------------------------------------------------- planning
 
     def _candidates(self) -> Iterator[tuple[int, DataNode]]:
-        """The values that could be read, with how well they suit."""
+        """The values that could be recorded, with a level: layer input, layer output or other."""
         graph = self.index_sums.axes.graph
         layers = Layers(self.index_sums.axes.inference, buffers=True)
         made_of = {node.storage: frozenset([node.label]) for node in graph.state.values()}
@@ -156,19 +163,19 @@ class Readings:
                 continue
             into = operator.inputs[names.index(None)]
             out = _first_result(operator)
-            self.calls.setdefault(self.largest(known), []).append((into, out))
+            self.calls.setdefault(self.largest_tensor(known), []).append((into, out))
             is_layer = operator.index in layers.at
-            yield INTO_LAYER if is_layer else ELSEWHERE, into
+            yield LAYER_INPUT if is_layer else OTHER_OPERATOR, into
             if out is not None:
-                yield OUT_OF_LAYER if is_layer else ELSEWHERE, out
+                yield LAYER_OUTPUT if is_layer else OTHER_OPERATOR, out
 
-    def largest(self, names: Names) -> str:
+    def largest_tensor(self, names: TensorNames) -> str:
         """The name of the largest of these tensors."""
         state = self.index_sums.axes.graph.state
         return max(names, key=lambda name: (state[name].numel(), name))
 
     def _choose(self, candidates: Iterable[tuple[int, DataNode]]) -> dict[DataNode, dict[int, set[Term]]]:
-        """Per value and dimension the atoms that are read there: each where it suits best."""
+        """The atoms to record for each value and dimension, each at its best level."""
         best: dict[Term, int] = {}
         places: list[tuple[int, DataNode, int, list[Term]]] = []
         for level, node in candidates:
@@ -185,8 +192,8 @@ class Readings:
 
     # -------------------------------------------------------------- reading
 
-    def read(self, node: DataNode, value: Tensor) -> None:
-        """Take what is needed of a value, if it is one of those that are read."""
+    def record(self, node: DataNode, value: Tensor) -> None:
+        """Add a value to the sums, if it is selected."""
         if node not in self.chosen or value.dim() != node.dim():
             return
         dims = [at for at in self.chosen[node] if value.shape[at] == node.shape[at]]
@@ -199,17 +206,17 @@ class Readings:
         for at in dims:
             self._depths[node, at] += value.numel() // value.shape[at]
 
-    def vote(self) -> None:
-        """Add to the index sums what was read: every value and dimension has the same weight."""
+    def add_to_index_sums(self) -> None:
+        """Add the recorded statistics to the index sums; every value and dimension has the same weight."""
         for (node, at), sums in self._sums.items():
             layout = self.index_sums.layouts(node)[at]
-            depth = np.repeat(layout.times * self._depths[node, at], layout.sizes)
+            depth = np.repeat(layout.multiplicity * self._depths[node, at], layout.sizes)
             folded = self.statistic.finish(*(layout.fold(vector) / depth for vector in sums))
             for atom, start in zip(layout.atoms, layout.starts, strict=True):
                 if atom in self.chosen[node][at]:
                     own = self.index_sums.layout(atom)
                     assert own is not None
-                    self.index_sums.share(own, folded[start : start + atom.size])
+                    self.index_sums.add_relative(own, folded[start : start + atom.size])
 
 
 def _first_result(operator: OperatorNode) -> DataNode | None:
@@ -217,19 +224,19 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
     return next((each for each in results if isinstance(each, DataNode)), None)
 
 
-class _Watch(OperatorMode):
-    """Reads the values of one pass as they come and go."""
+class _ActivationMode(OperatorMode):
+    """Records the selected values during one forward pass."""
 
-    def __init__(self, readings: Readings, stage: Stage) -> None:
+    def __init__(self, readings: ActivationSums, stage: Sandbox) -> None:
         super().__init__()
         self._readings = readings
-        self._seen: Counter[str] = Counter()
+        self._call_counts: Counter[str] = Counter()
         self._read: set[DataNode] = set()
-        self._made: dict[int, tuple[Names, Tensor]] = {}  # by address; what is held is not freed and taken again
+        self._made: dict[int, tuple[TensorNames, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.index_sums.axes.graph
         walked = walk(graph.model).with_modules(stage.modules)
         ranges = {}
-        for held in held_named(walked, graph.state).values():
+        for held in model_tensors_by_name(walked, graph.state).values():
             node, tensor = graph.state.get(held.name), held.tensor
             if node is not None and tensor.numel() and tensor.layout is torch.strided:
                 size = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
@@ -250,24 +257,24 @@ class _Watch(OperatorMode):
                 if self._names(tensor) is None and tensor.numel():
                     self._made[tensor.untyped_storage().data_ptr()] = (known, tensor)
             return out
-        key = self._readings.largest(known)
+        key = self._readings.largest_tensor(known)
         calls = self._readings.calls.get(key, ())
-        number = self._seen[key]
-        self._seen[key] += 1
+        number = self._call_counts[key]
+        self._call_counts[key] += 1
         if number < len(calls):
             into, result = calls[number]
-            self._take(into, given[names.index(None)])
+            self._record(into, given[names.index(None)])
             if result is not None and results:
-                self._take(result, results[0])
+                self._record(result, results[0])
         return out
 
-    def _take(self, node: DataNode, value: Tensor) -> None:
+    def _record(self, node: DataNode, value: Tensor) -> None:
         if node not in self._read:  # several layers may read one value
             self._read.add(node)
-            self._readings.read(node, value)
+            self._readings.record(node, value)
 
-    def _names(self, tensor: Tensor) -> Names | None:
-        """What a tensor is made of; None for what depends on the input."""
+    def _names(self, tensor: Tensor) -> TensorNames | None:
+        """The names of the parameters and buffers that a tensor is made of; None if it depends on the input."""
         if not tensor.numel() or tensor.layout is not torch.strided:
             return None
         address = tensor.data_ptr()
@@ -281,8 +288,8 @@ class _Watch(OperatorMode):
 
 
 @contextmanager
-def _watching(readings: Readings, stage: Stage) -> Iterator[None]:
-    """Recurrent layers whole, as the trace sees them."""
-    watch = _Watch(readings, stage)
-    with Unfused(), watch, WholeLayers(watch):
+def _recording_activations(readings: ActivationSums, stage: Sandbox) -> Iterator[None]:
+    """Record activations with recurrent layers as single operators, as in the trace."""
+    watch = _ActivationMode(readings, stage)
+    with DecomposedLayers(), watch, WholeRecurrentLayers(watch):
         yield

@@ -1,4 +1,4 @@
-"""Passes over batches of data for gradients, second derivatives and activations; the model is unchanged afterwards."""
+"""Forward and backward passes over calibration batches, which leave the model unchanged."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.rng import seeded
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, set_mode
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import MathAttention, PlainAttention
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-Weighted = dict[DataNode, tuple[Tensor, Tensor]]  # per parameter its values, and what belongs to each of them
+ParameterPairs = dict[DataNode, tuple[Tensor, Tensor]]  # per parameter its values, and what belongs to each of them
 Loss = Callable[..., Any]
-ONE_BATCH = "to pass one batch of inputs and targets, write [(X, y)]"
+ONE_BATCH_HINT = "to pass one batch of inputs and targets, write [(X, y)]"
 
 
 def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
-    """The parameters, and `more`, as the model has them now: `to` and `load_state_dict` may have replaced them.
+    """The parameters, and `more`, as the model has them now; `to` or `load_state_dict` may replace them.
 
     Raises `CutError` when one is gone or has another shape than at the trace.
     """
@@ -45,7 +45,7 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
         if not isinstance(tensor, Tensor) or tuple(tensor.shape) != node.shape:
             now = f"has shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else "is gone"
             raise CutError(
-                f"the {node.kind} {shown(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
+                f"the {node.kind} {printable(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
                 "trace the model again as it is now"
             )
         found[node] = tensor
@@ -53,36 +53,36 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
 
 
 def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
-    """The live parameters and the buffers that are weights of layers; raises as `parameters_with_data` does."""
+    """The live parameters, and the buffers that are weights of layers."""
     return parameters_with_data(axes.graph, reader, axes.weight_buffers)
 
 
 def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
-    """The live parameters, and `more`; raises `CutError` for the meta device, as `reader` needs their values."""
+    """The live parameters, and `more`; raises `CutError` on the meta device."""
     found = live_parameters(graph, more)
     for node, tensor in found.items():
         if tensor.is_meta:
             raise CutError(
-                f"{reader} reads the weights, and {shown(node.label)!r} is on the meta device: give the model data "
+                f"{reader} reads the weights, and {printable(node.label)!r} is on the meta device: give the model data "
                 "first, as by to_empty and load_state_dict; importance='random' needs none"
             )
     return found
 
 
 def check_batches(batches: Any) -> None:
-    """Raise `CutError` for one batch in the place of an iterable of batches."""
+    """Raise `CutError` for one batch instead of an iterable of batches."""
     if isinstance(batches, Tensor | Mapping):
         what = "a tensor, whose items would be the batches" if isinstance(batches, Tensor) else "one mapping"
-        raise CutError(f"batches is {what}: {ONE_BATCH}")
+        raise CutError(f"batches is {what}: {ONE_BATCH_HINT}")
     if isinstance(batches, tuple | list) and len(batches) == 2 and all(isinstance(each, Tensor) for each in batches):
         inputs, target = batches
         alike = (inputs.dim(), inputs.is_floating_point()) == (target.dim(), target.is_floating_point())
         if not alike and inputs.dim() and target.dim() and len(inputs) == len(target):
-            raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH}")
+            raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH_HINT}")
 
 
-def length_of(batches: Iterable[Any]) -> int | None:
-    """How many batches there are; None where nobody knows, as of a loader over a stream."""
+def batch_count(batches: Iterable[Any]) -> int | None:
+    """The number of batches; None if it is unknown, as for a loader over a stream."""
     try:
         return len(batches) if isinstance(batches, Sized) else None
     except TypeError:  # a DataLoader has a length, but not of any data
@@ -90,19 +90,19 @@ def length_of(batches: Iterable[Any]) -> int | None:
 
 
 def check_samples(call: Call, which: str) -> None:
-    """Raise `CutError` for a call whose tensors are all empty: some operators take it and say nothing."""
+    """Raise `CutError` for a call whose tensors are all empty."""
     sizes = [tensor.numel() for _, tensor in tensors(call)]
     if sizes and not any(sizes):
         raise CutError(f"{which} has no samples: leave it out, or let the loader drop it")
 
 
 def is_one_pair(batches: Any) -> bool:
-    """Whether what was given as batches may have been meant as one of them."""
+    """True if the batches may be meant as one (inputs, target) pair."""
     return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)
 
 
 class Calibration:
-    """Batches of data, and how they go through a traced model.
+    """Runs batches of data through a traced model.
 
     A batch is what the model takes (a tensor, a tuple of arguments, or a dict of keywords) or a pair of that and a
     target; None as batches stands for what the trace was called with. The passes run in the mode of the trace unless
@@ -123,43 +123,43 @@ class Calibration:
         self.batches = batches
         self.training = graph.training if training is None else training
         self.seed = seed
-        self._which = "a batch"  # that goes through the model now
+        self._batch_label = "a batch"  # that goes through the model now
 
     # ------------------------------------------------------------- passes
 
-    def values(self, watch: Callable[[Stage], Any]) -> int:
-        """Run every batch without gradients, each inside of the context that `watch` makes; gives their number."""
+    def run(self, watch: Callable[[Sandbox], Any]) -> int:
+        """Run every batch without gradients inside the context of `watch`; returns their number."""
 
         def use(batch: Any) -> None:
-            args, kwargs = self._prepared(batch if self.batches is None else model_inputs(batch, self.graph.call))
+            args, kwargs = self._prepared_call(batch if self.batches is None else model_inputs(batch, self.graph.call))
             with torch.no_grad(), watch(self.stage):
                 self._output(self.stage.model, args, kwargs)
 
-        return self._each(use)
+        return self._run_batches(use)
 
-    def gradients(self, loss: Loss, take: Callable[[Weighted], None]) -> int:
-        """Hand `take`, for every batch, the parameters and the gradients of the loss; gives the number of batches."""
+    def gradients(self, loss: Loss, take: Callable[[ParameterPairs], None]) -> int:
+        """Pass the parameters and their gradients to `take` for every batch; returns the number of batches."""
 
         def use(batch: Any) -> None:
-            leaves, value = self._loss(batch, loss)
+            leaves, value = self._leaves_and_loss(batch, loss)
             found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-            take(_paired(leaves, found))
+            take(_parameter_pairs(leaves, found))
 
-        return self._each(use)
+        return self._run_batches(use)
 
     def gate_derivatives(self, gates: Gates, loss: Loss, samples: int, take: Callable[[Tensor, Tensor], None]) -> int:
-        """Hand `take`, for every batch, the first and second derivative of the loss by each gate; gives their number.
+        """Pass the first and second derivative by each gate to `take`; returns the number of batches.
 
         The second ones are v·(Hv) with up to `samples` vectors v of random signs, each on some of the gates: exact but
         for what gates of one v have to do with one another, which has the mean 0 (Hutchinson 1990; Tang and Saad 2012,
         "A probing method for computing the diagonal of a matrix inverse", for the sharing out).
         """
-        generator = seeded(self.seed)
+        generator = seeded_generator(self.seed)
 
         def use(batch: Any) -> None:
             # the fused kernels of attention have no second derivative
             with MathAttention(), self._gated(gates) as (stand_ins, factors):
-                value = self._value(batch, loss, stand_ins)
+                value = self._loss_with(batch, loss, stand_ins)
                 (first,) = torch.autograd.grad(value, [factors], create_graph=True)
                 second = torch.zeros_like(first)
                 for probe in gates.probes(samples, generator):
@@ -167,11 +167,11 @@ class Calibration:
                     second += self._product(first, factors, signs) * signs
                 take(first.detach(), second)
 
-        return self._each(use)
+        return self._run_batches(use)
 
     @contextmanager
     def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
-        """The parameters times their gates, all of them 1, and the gates."""
+        """The parameters times their gates, all of which are 1, and the gates."""
         copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
         smooth = [copy for copy in copies.values() if _is_smooth(copy)]
         device = smooth[0].device if smooth else torch.device("cpu")
@@ -198,7 +198,7 @@ class Calibration:
                 copy.detach_()
 
     def _product(self, first: Tensor, factors: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives times a vector; zeros where the loss is linear."""
+        """The Hessian-vector product; zeros if the loss is linear."""
         if not first.requires_grad:
             return torch.zeros_like(first)
         try:
@@ -206,69 +206,69 @@ class Calibration:
         except RuntimeError as error:
             raise CutError(
                 f"importance 'hessian' needs second derivatives, and {self._name} has none: "
-                f"{shown(str(error), 200)}; take importance=Taylor(batches, loss)"
+                f"{printable(str(error), 200)}; take importance=Taylor(batches, loss)"
             ) from error
         return torch.zeros_like(first) if found is None else found
 
     # -------------------------------------------------------------- inside
 
-    def _each(self, use: Callable[[Any], None]) -> int:
-        """Go through the batches with one shadow of the model."""
-        count = look(walk(self.graph.model).modules, (), partial(self._passes, use), ALL, self.seed)
+    def _run_batches(self, use: Callable[[Any], None]) -> int:
+        """Run the batches in one sandbox of the model."""
+        count = run_isolated(walk(self.graph.model).modules, (), partial(self._run_in_sandbox, use), ALL, self.seed)
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
         return count
 
-    def _passes(self, use: Callable[[Any], None], stage: Stage) -> int:
+    def _run_in_sandbox(self, use: Callable[[Any], None], stage: Sandbox) -> int:
         count = 0
         self.stage = stage
         set_mode(stage.states, self.training)
         for batch in [self.graph.call] if self.batches is None else self.batches:
-            self._which = "what the trace was called with" if self.batches is None else f"batch {count}"
+            self._batch_label = "what the trace was called with" if self.batches is None else f"batch {count}"
             try:
-                with torch.inference_mode(False), PlainAttention():
+                with torch.inference_mode(False), AttentionSlowPath():
                     use(batch)
             except CutError as error:
                 if not is_one_pair(self.batches):
                     raise
-                raise CutError(f"{error}; batches is a pair: {ONE_BATCH}") from error
+                raise CutError(f"{error}; batches is a pair: {ONE_BATCH_HINT}") from error
             count += 1
         return count
 
     @property
     def _name(self) -> str:
-        return shown(type(self.graph.model).__name__)
+        return printable(type(self.graph.model).__name__)
 
-    def _loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
-        """Stand-ins of the parameters that share their memory, and the loss as it depends on them."""
+    def _leaves_and_loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
+        """Leaves that share the parameters' memory, and the loss as a function of them."""
         live = live_parameters(self.graph, self.more)
         leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
-        value = self._value(batch, loss, {**leaves, **self._usable_buffers(live)})
+        value = self._loss_with(batch, loss, {**leaves, **self._usable_buffers(live)})
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
 
     def _usable_buffers(self, live: Mapping[DataNode, Tensor]) -> dict[DataNode, Tensor]:
-        """Copies of the other buffers that were made in inference mode: no gradient goes past these themselves."""
+        """Copies of other buffers that were made in inference mode, which take no gradients."""
         others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
         found = live_parameters(self.graph, others)
         return {node: self.stage.of(found[node]).clone() for node in others if found[node].is_inference()}
 
-    def _value(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
-        """The loss of a batch with other tensors in the place of the parameters."""
+    def _loss_with(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
+        """The loss of a batch with other tensors in place of the parameters."""
         inputs, target = inputs_and_target(batch, self.graph, loss)
-        args, kwargs = self._prepared(inputs)
+        args, kwargs = self._prepared_call(inputs)
         named = {name: stand_ins[node] for name, node in self.graph.state.items() if node in stand_ins}
         with torch.enable_grad():
             run = torch.func.functional_call
             output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
-            given = () if target is NO_TARGET else (self._prepared(((target,), {}))[0][0],)
+            given = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
             try:
                 value = loss(output, *given)
             except Exception as error:
                 raise CutError(
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
-                    f"{shown(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
+                    f"{printable(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
                 ) from error
-        return checked_loss(value, self._which)
+        return checked_loss(value, self._batch_label)
 
     def _leaf(self, copy: Tensor) -> Tensor:
         value = copy.clone() if copy.is_inference() else copy.detach()  # one of inference mode takes no gradients
@@ -281,13 +281,13 @@ class Calibration:
             raise
         except Exception as error:
             raise CutError(
-                f"{self._which} does not go through {self._name}: {type(error).__name__}: "
-                f"{shown(str(error), 300)}; a batch is what the model takes, or a pair of that and a target"
+                f"{self._batch_label} does not go through {self._name}: {type(error).__name__}: "
+                f"{printable(str(error), 300)}; a batch is what the model takes, or a pair of that and a target"
             ) from error
 
-    def _prepared(self, call: Call) -> Call:
-        """Copies of the tensors, for forward may write into its inputs, on the device of the model."""
-        check_samples(call, self._which)
+    def _prepared_call(self, call: Call) -> Call:
+        """Copies of the input tensors on the device of the model."""
+        check_samples(call, self._batch_label)
         devices = {tensor.device for tensor in live_parameters(self.graph).values()}
         device = next(iter(devices)) if len(devices) == 1 else None
 
@@ -303,7 +303,7 @@ def _is_smooth(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _paired(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -> Weighted:
+def _parameter_pairs(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -> ParameterPairs:
     return {
         node: (leaf.detach(), value.detach())
         for (node, leaf), value in zip(leaves.items(), found, strict=True)
@@ -312,9 +312,9 @@ def _paired(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -
 
 
 def checked_loss(value: Any, which: str) -> Tensor:
-    """What a loss gave for a batch, as a scalar that depends on the parameters; raises `CutError` for all else."""
+    """The loss as a scalar that depends on the parameters; raises `CutError` otherwise."""
     if not isinstance(value, Tensor):
-        raise CutError(f"the loss gave a {shown(type(value).__name__)}: return a tensor of one number")
+        raise CutError(f"the loss gave a {printable(type(value).__name__)}: return a tensor of one number")
     finite_loss(value, which)
     if not value.requires_grad:
         raise CutError("the loss does not depend on the parameters: compute it from the output, without detach")
@@ -322,13 +322,13 @@ def checked_loss(value: Any, which: str) -> Tensor:
 
 
 def finite_loss(value: Any, which: str) -> float:
-    """What a loss gave for a batch, as a number; raises `CutError` for what is none, or not finite."""
+    """The loss as a number; raises `CutError` if it is none or not finite."""
     if isinstance(value, Tensor) and value.numel() != 1:
         raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
     try:
         found = float(value.detach() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise CutError(f"the loss gave a {shown(type(value).__name__)}: return one number, as its mean") from error
+        raise CutError(f"the loss gave a {printable(type(value).__name__)}: return one number, as its mean") from error
     if not math.isfinite(found):
         raise CutError(
             f"the loss of {which} is {found}: look for NaN or infinity in its inputs, its target and the weights"
@@ -342,23 +342,23 @@ NO_TARGET = object()  # no target
 
 
 def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
-    """What the model is called with, and the target where the loss takes one."""
+    """The model inputs of a batch, and the target if the loss takes one."""
     wanted = _arguments_of(loss)
     if wanted is None:
         wanted = 2 if isinstance(batch, tuple | list) and len(batch) == 2 else 1
     if wanted < 2:
         return model_inputs(batch, graph.call), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {shown(type(batch).__name__)}"
+        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
         raise CutError(
             f"the loss takes an output and a target, so batches are pairs (inputs, target), got {found}; "
             "several inputs go as ((first, second), target)"
         )
-    return _call(batch[0], graph.call), batch[1]
+    return _as_traced_call(batch[0], graph.call), batch[1]
 
 
 def _arguments_of(loss: Loss) -> int | None:
-    """How many arguments a loss must be given; None when nothing tells."""
+    """The number of required arguments of a loss; None if it is unknown."""
     try:
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError):
@@ -373,22 +373,22 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def model_inputs(batch: Any, traced: Call) -> Call:
-    """What the model is called with, as the traced call had it; what a batch has beyond that is a target."""
+    """The model inputs of a batch, as in the traced call; further items are targets."""
     positional = traced[0]
     count = len(positional)
     if not isinstance(batch, tuple | list) or not batch or not count:
-        return _call(batch, traced)
+        return _as_traced_call(batch, traced)
     first_is_several = isinstance(batch[0], tuple | list)
     takes_a_list = count == 1 and isinstance(positional[0], tuple | list)
     if takes_a_list or count > 1:
         if first_is_several and len(batch) in (1, 2):
-            return _call(batch[0], traced)
-        return _call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, traced)
-    return _call(batch[0] if len(batch) in (1, 2) else batch, traced)
+            return _as_traced_call(batch[0], traced)
+        return _as_traced_call(batch[:-1] if len(batch) == count + 1 and not takes_a_list else batch, traced)
+    return _as_traced_call(batch[0] if len(batch) in (1, 2) else batch, traced)
 
 
-def _call(inputs: Any, traced: Call) -> Call:
-    """The inputs as the traced call took them; its keywords that hold no tensors are passed on."""
+def _as_traced_call(inputs: Any, traced: Call) -> Call:
+    """The inputs in the form of the traced call; keywords without tensors are passed on."""
     positional, named = traced
     settings = {name: value for name, value in named.items() if next(tensors(value), None) is None}
     takes_a_mapping = len(positional) == 1 and isinstance(positional[0], Mapping)

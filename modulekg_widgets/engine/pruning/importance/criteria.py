@@ -1,4 +1,10 @@
-"""The built-in criteria on weights: an importance for each index of an axis."""
+"""Importance criteria on weights: L1, L2, FPGM, BatchNorm scales and random scores.
+
+Each criterion maps the axes of a traced model to one score for each index; larger is more important.
+`L1` and `L2` sum over all members of an axis, which `members.py` selects: weights that produce or read
+the axis and gains, but no biases or position tables unless `members="all"`. They need no data. To add
+a criterion, subclass `Criterion` and register it with `@importance("name")`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +13,27 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums, Vector, rows_of
-from modulekg_widgets.engine.pruning.importance.votes import (
-    WEIGHTS,
-    Place,
-    check_votes,
-    electorates,
+from modulekg_widgets.engine.pruning.importance.members import (
+    WEIGHTS_ONLY,
+    WeightDim,
+    check_members,
     gains,
-    reading_places,
-    voters,
+    members_by_atoms,
+    reading_dims,
+    scoring_weights,
 )
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 Scores = dict[Term, Vector]
-PAIRS = 1 << 22  # distances that are held at once
+MAX_PAIRS = 1 << 22  # distances that are held at once
 
 
 # ---------------------------------------------------------------- magnitudes
@@ -43,14 +49,14 @@ class L1(Criterion):
 
     Parameters
     ----------
-    votes : {"weights", "all"}, default "weights"
+    members : {"weights", "all"}, default "weights"
         Which members of an axis count: weights of layers, tables that data look up and gains, or also what is only
         added or joined to it, as biases, tables of positions and class tokens.
 
     Raises
     ------
     UnknownNameError
-        For another choice of votes.
+        For another choice of members.
 
     Examples
     --------
@@ -63,19 +69,19 @@ class L1(Criterion):
     4
     """
 
-    def __init__(self, votes: str = WEIGHTS) -> None:
-        self.votes = check_votes(votes)
+    def __init__(self, members: str = WEIGHTS_ONLY, *, votes: str | None = None) -> None:
+        self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
-        for some, weights in electorates(axes, terms, weights_of(axes, "l1"), self.votes):
+        for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l1"), self.members):
             index_sums = IndexSums(axes, some)
-            index_sums.add_all(_absolute, weights, index_sums.share)
+            index_sums.add_all(_magnitude, weights, index_sums.add_relative)
             found.update(index_sums.means())
         return found
 
     def __repr__(self) -> str:
-        return _repr("L1", self.votes)
+        return _repr("L1", self.members)
 
 
 @importance("l2")
@@ -87,13 +93,13 @@ class L2(Criterion):
 
     Parameters
     ----------
-    votes : {"weights", "all"}, default "weights"
+    members : {"weights", "all"}, default "weights"
         Which members of an axis count, as for `L1`.
 
     Raises
     ------
     UnknownNameError
-        For another choice of votes.
+        For another choice of members.
 
     Examples
     --------
@@ -106,19 +112,19 @@ class L2(Criterion):
     4
     """
 
-    def __init__(self, votes: str = WEIGHTS) -> None:
-        self.votes = check_votes(votes)
+    def __init__(self, members: str = WEIGHTS_ONLY, *, votes: str | None = None) -> None:
+        self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         found: Scores = {}
-        for some, weights in electorates(axes, terms, weights_of(axes, "l2"), self.votes):
+        for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l2"), self.members):
             index_sums = IndexSums(axes, some)
             index_sums.add_all(squared, weights, index_sums.add)
             found.update((atom, np.sqrt(means)) for atom, means in index_sums.means().items())
         return found
 
     def __repr__(self) -> str:
-        return _repr("L2", self.votes)
+        return _repr("L2", self.members)
 
 
 @importance("random")
@@ -148,7 +154,7 @@ class Random(Criterion):
 
     def __init__(self, seed: int = 0) -> None:
         if not isinstance(seed, int) or seed < 0:
-            raise CutError(f"seed={shown(repr(seed))}: give a whole number of at least 0")
+            raise CutError(f"seed={printable(repr(seed))}: give a whole number of at least 0")
         self.seed = seed
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
@@ -180,21 +186,21 @@ class BNScale(Criterion):
         index_sums = IndexSums(axes, terms)
         weights = weights_of(axes, "bn_scale")
         index_sums.add_all(
-            _absolute, {node: weights[node] for node in gains(axes) if node in weights}, index_sums.share
+            _magnitude, {node: weights[node] for node in gains(axes) if node in weights}, index_sums.add_relative
         )
-        return or_magnitude(index_sums)
+        return means_or_magnitudes(index_sums)
 
 
-def or_magnitude(index_sums: IndexSums) -> Scores:
-    """The means that were summed, and for axes without any summand the magnitudes of the weights."""
+def means_or_magnitudes(index_sums: IndexSums) -> Scores:
+    """The means of the sums, and magnitudes of the weights for axes without any summand."""
     found = index_sums.means()
-    reached = set(index_sums.reached)
+    reached = set(index_sums.counted_atoms)
     silent = [atom for atom in index_sums.atoms if atom not in reached]
     return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
 
 
-def _repr(name: str, votes: str) -> str:
-    return f"{name}()" if votes == WEIGHTS else f"{name}(votes={votes!r})"
+def _repr(name: str, members: str) -> str:
+    return f"{name}()" if members == WEIGHTS_ONLY else f"{name}(members={members!r})"
 
 
 # ----------------------------------------------------------------- distances
@@ -220,35 +226,35 @@ class FPGM(Criterion):
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         weights = weights_of(axes, "fpgm")
-        made = _made(axes)
+        made = _output_dimensions(axes)
         found = {}
         for term in map(find, terms):
-            places = [(node, at) for node, at in axes.places.get(term, ()) if node in weights]
+            places = [(node, at) for node, at in axes.tensor_dims.get(term, ()) if node in weights]
             own = [place for place in places if place in made] or places
             rows = [rows_of(axes, term, node, at, weights[node][0]) for node, at in own]
-            found[term] = _distances([wide(each) for each in rows]) if rows else np.zeros(term.size)
+            found[term] = _distances([upcast(each) for each in rows]) if rows else np.zeros(term.size)
         return found
 
 
-def _made(axes: Axes) -> set[Place]:
-    """The dimensions of weights along which a layer puts an axis out; of tables, of those that data look up."""
+def _output_dimensions(axes: Axes) -> set[WeightDim]:
+    """The weight dimensions along which a layer produces an axis; for tables those that data look up."""
     found = set()
-    having = voters(axes)
+    having = scoring_weights(axes)
     for layer in Layers(axes.inference, buffers=True):
         out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
                 found.add((layer.weight, at))
-    return found - reading_places(axes)
+    return found - reading_dims(axes)
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:
-    """Per row the sum of its distances to all others, where a row is the rows of all members side by side."""
+    """For each row the sum of its distances to all others; a row joins the rows of all members."""
     size = len(members[0])
     out = np.empty(size)
     # the distances stay as they are, and rounding takes less from them
     centred = [rows - rows.mean(0) for rows in members]
-    step = max(1, PAIRS // size)
+    step = max(1, MAX_PAIRS // size)
     for start in range(0, size, step):
         block = slice(start, start + step)
         squares = sum(_squared_distances(rows[block], rows) for rows in centred)
@@ -259,7 +265,7 @@ def _distances(members: Sequence[Tensor]) -> Vector:
 
 def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
     # as a matrix product it is fast for many, and exact enough for those that differ
-    mode = "use_mm_for_euclid_dist" if some.shape[0] * every.numel() > PAIRS else "donot_use_mm_for_euclid_dist"
+    mode = "use_mm_for_euclid_dist" if some.shape[0] * every.numel() > MAX_PAIRS else "donot_use_mm_for_euclid_dist"
     return torch.cdist(some, every, compute_mode=mode).square_()
 
 
@@ -267,24 +273,24 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
-    """The weights that the output depends on, without those that only feed a result that is not used."""
+    """The weights that the output depends on."""
     found = weights_with_data(axes, f"importance {name!r}")
     return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
 
 
-_WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+_ACCUMULATION_DTYPES = {torch.float32, torch.float64, torch.complex64, torch.complex128}
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """The tensor in a type in which sums of many are right."""
+def upcast(tensor: Tensor) -> Tensor:
+    """The tensor in a dtype for accurate sums."""
     tensor = tensor.detach()
-    return tensor if tensor.dtype in _WIDE else tensor.float()
+    return tensor if tensor.dtype in _ACCUMULATION_DTYPES else tensor.float()
 
 
-def _absolute(weight: Tensor) -> Tensor:
-    return wide(weight).abs()
+def _magnitude(weight: Tensor) -> Tensor:
+    return upcast(weight).abs()
 
 
 def squared(weight: Tensor) -> Tensor:
-    weight = wide(weight)
+    weight = upcast(weight)
     return weight.abs().square_() if weight.is_complex() else weight.square()

@@ -1,4 +1,4 @@
-"""The criterion on experts: how often a router chooses each of them, times the length of what it then puts out."""
+"""Expert usage: how often a router selects each expert, times the norm of its output."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.axes.algebra import Term, atoms, find
-from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import positions
-from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.axes.axis import Axes, ListElements
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
+from modulekg_widgets.engine.axes.terms.term_positions import positions
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, check_batches
 from modulekg_widgets.engine.pruning.importance.criteria import L2, Scores
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
-from modulekg_widgets.engine.torch_runtime.hooks import hearing_calls
-from modulekg_widgets.engine.torch_runtime.look import Stage
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 
 
 @importance("expert_usage")
 class ExpertUsage(Criterion):
-    """How often experts are chosen, times the length of what they add: the sum of ‖g·f(x)‖₂ over the tokens of each.
+    """The usage of experts times the norm of their output: the sum of ‖g·f(x)‖₂ over tokens.
 
     g is the router's weight, f(x) the expert's output; experts in a list of modules are given tokens without their
     weights, and there it is the sum of ‖f(x)‖₂. An expert that no token of the batches reaches scores 0. Of experts in
@@ -59,11 +58,11 @@ class ExpertUsage(Criterion):
         self.training = training
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        callees, elements = _callees(axes, terms), list(_elements(axes, terms))
+        callees, elements = _expert_calls(axes, terms), list(_listed_experts(axes, terms))
         usage = {find(axis): np.zeros(axis.size) for axis in (*(c[2] for c in callees), *(e[2] for e in elements))}
         if usage:
             calibration = Calibration(axes.graph, self.batches, self.training)
-            calibration.values(lambda stage: _watching(axes, callees, elements, usage, stage))
+            calibration.run(lambda stage: _recording_usage(axes, callees, elements, usage, stage))
         found: Scores = {}
         for axis, sums in usage.items():
             for atom in set(terms).intersection(atoms(axis)):
@@ -72,13 +71,15 @@ class ExpertUsage(Criterion):
         return {**found, **(L2().scores(axes, rest) if rest else {})}
 
 
-Callee = tuple[ModuleNode, int, Term]  # a module, the place of the choice among its tensors, and what is chosen from
+ExpertCall = tuple[
+    ModuleNode, int, Term
+]  # a module, the place of the choice among its tensors, and what is chosen from
 
 
-def _callees(axes: Axes, terms: Sequence[Term]) -> list[Callee]:
-    """The innermost modules that are called with a choice from axes that are asked about."""
+def _expert_calls(axes: Axes, terms: Sequence[Term]) -> list[ExpertCall]:
+    """The innermost modules that are called with a choice from the requested axes."""
     chosen, asked = axes.inference.chosen, set(terms)
-    found: dict[Term, Callee] = {}
+    found: dict[Term, ExpertCall] = {}
     for node in axes.graph.modules.values():  # those inside come after those around them
         for call in node.calls[:1]:
             for at, given in enumerate(call.inputs):
@@ -88,11 +89,11 @@ def _callees(axes: Axes, terms: Sequence[Term]) -> list[Callee]:
     return list(found.values())
 
 
-Element = tuple[ModuleNode, int, Term]  # a module, its place in its list, and the axis that this goes with
+ListedExpert = tuple[ModuleNode, int, Term]  # a module, its place in its list, and the axis that this goes with
 
 
-def _elements(axes: Axes, terms: Sequence[Term]) -> Iterator[Element]:
-    """The modules of lists of which each token reaches some."""
+def _listed_experts(axes: Axes, terms: Sequence[Term]) -> Iterator[ListedExpert]:
+    """The modules of lists that are each reached by some tokens only."""
     elements, asked = ListElements(axes), set(terms)
     for each, axis in elements.lists.items():
         if axis.term in asked and axis not in elements.axes_of_cost(each.path_of(0)):
@@ -100,10 +101,14 @@ def _elements(axes: Axes, terms: Sequence[Term]) -> Iterator[Element]:
 
 
 @contextmanager
-def _watching(
-    axes: Axes, callees: Sequence[Callee], elements: Sequence[Element], usage: dict[Term, Vector], stage: Stage
+def _recording_usage(
+    axes: Axes,
+    callees: Sequence[ExpertCall],
+    elements: Sequence[ListedExpert],
+    usage: dict[Term, Vector],
+    stage: Sandbox,
 ) -> Iterator[None]:
-    """Adds what is heard of the calls of a pass to the usage."""
+    """Add the module calls of a forward pass to the usage."""
     own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
     watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
     listed = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in elements}
@@ -118,16 +123,16 @@ def _watching(
         if id(module) in watched and not inside and output is not None:
             inside = True
             try:
-                _add(module, args, kwargs, *watched[id(module)])
+                _add_output_norms(module, args, kwargs, *watched[id(module)])
             finally:
                 inside = False
 
-    with hearing_calls(stage.copies, lambda module, args: None, left):
+    with module_call_hooks(stage.copies, lambda module, args: None, left):
         yield
 
 
-def _add(module: nn.Module, args: Any, kwargs: Any, at: int, sums: Vector) -> None:
-    """Call the experts with one choice in each row, and add the length of what comes out of each row to its expert."""
+def _add_output_norms(module: nn.Module, args: Any, kwargs: Any, at: int, sums: Vector) -> None:
+    """Call the experts with one choice in each row, and add the norm of each output row to its expert."""
     given = [tensor for _, tensor in tensors((args, kwargs or {}))]
     choice = given[at]
     rows, count = choice.shape

@@ -1,4 +1,4 @@
-"""What a criterion is, and the criteria by name: the built-in ones and those of users."""
+"""The `Criterion` base class and the registry of importances, built-in and of users."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.errors import UnknownNameError, shown
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.errors import UnknownNameError, printable
 from modulekg_widgets.engine.pruning.importance.index_sums import rows_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -60,11 +60,11 @@ def importance(*names: str) -> Callable[[Entry], Entry]:
 
 
 class Criterion(ABC):
-    """A measure of how important the indices of axes are; subclass it, or register a function with `mk.importance`."""
+    """A measure of the importance of indices; subclass it, or register a function with `mk.importance`."""
 
     @abstractmethod
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
-        """How important the indices of some axes are.
+        """The importance of the indices of some axes.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Criterion(ABC):
 
 
 class GroupMember(NamedTuple):
-    """What one dimension of a parameter has of an axis."""
+    """The entries of one parameter along an axis."""
 
     name: str
     dim: int
@@ -92,7 +92,7 @@ class GroupMember(NamedTuple):
 
 
 class Group:
-    """An axis with the weights along it, as a user's importance gets it."""
+    """An axis with the weights along it, as a user's importance function gets it."""
 
     def __init__(self, axis: Axis, axes: Axes, weights: Mapping[DataNode, torch.Tensor]) -> None:
         self.axis = axis
@@ -102,12 +102,12 @@ class Group:
 
     @cached_property
     def members(self) -> list[GroupMember]:
-        """The parameters that the axis runs along, producers and consumers, in the order of the model.
+        """The parameters along the axis, producers and consumers, in the order of the model.
 
         Those whose results nobody uses are left out, but where there are no others.
         """
         term = self.axis.term
-        places = [(node, at) for node, at in self._axes.places.get(term, ()) if node in self._weights]
+        places = [(node, at) for node, at in self._axes.tensor_dims.get(term, ()) if node in self._weights]
         used = [place for place in places if not self._axes.inference.is_idle(place[0])]
         return [
             GroupMember(node.label, at, rows_of(self._axes, term, node, at, self._weights[node]))
@@ -115,4 +115,4 @@ class Group:
         ]
 
     def __repr__(self) -> str:
-        return f"<Group {shown(self.axis.name)}: {self.size}>"
+        return f"<Group {printable(self.axis.name)}: {self.size}>"

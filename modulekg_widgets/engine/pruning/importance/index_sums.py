@@ -1,4 +1,4 @@
-"""From a number for every element of a tensor to one for every index of an axis, each tensor read once."""
+"""Sums over tensors for each index of an axis; each tensor is read once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, SUM, Term, find, flat
-from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.list_elements import ListElements
+from modulekg_widgets.engine.axes.axis import Axes, ListElements
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 Tensor = torch.Tensor
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Element = Callable[..., Tensor]  # from tensors of one shape to a number for each of their elements
-BLOCK = 1 << 17  # elements: what one core keeps in its cache
+ElementFunction = Callable[..., Tensor]  # from tensors of one shape to a number for each of their elements
+BLOCK_SIZE = 1 << 17  # elements: what one core keeps in its cache
 
 
-def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
-    """For each of `dims` the sums of `element(*given)` over all the other dimensions."""
-    first = given[0]
+def marginals(element: ElementFunction, tensors: Sequence[Tensor], dims: Iterable[int]) -> dict[int, Tensor]:
+    """For each of `dims` the sums of an elementwise function over all other dimensions."""
+    first = tensors[0]
     wanted = set(dims)
     rows = len(first)
     if first.device.type == "cpu":
-        rows = max(1, BLOCK * rows // max(first.numel(), 1))
+        rows = max(1, BLOCK_SIZE * rows // max(first.numel(), 1))
     heads: list[Tensor] = []
     rest: Tensor | None = None
     for start in range(0, len(first), rows):
-        block = element(*(tensor[start : start + rows] for tensor in given))
+        block = element(*(tensor[start : start + rows] for tensor in tensors))
         if 0 in wanted:
             heads.append(block.sum(tuple(range(1, block.dim()))) if block.dim() > 1 else block)
         if wanted - {0}:
@@ -48,60 +47,62 @@ def marginals(element: Element, given: Sequence[Tensor], dims: Iterable[int]) ->
 
 
 class IndexLayout:
-    """Where the positions of one dimension belong: to which indices of the wanted atoms.
+    """The mapping from positions of one dimension to indices of the requested atoms.
 
     `targets` are places in the common vector of an `IndexSums`; position `positions[i]`, or i where that is None,
     belongs to `targets[i]`. `atoms` come in the order of the vector that `fold` gives, `starts` are their places in it.
     """
 
     def __init__(self, index_sums: IndexSums, term: Term) -> None:
-        parts = flat(term) if find(term).kind == SUM else [find(term)]
+        parts = flattened_parts(term) if find(term).kind == SUM else [find(term)]
         self.atoms: list[Term] = list(dict.fromkeys(part for part in parts if part in index_sums.starts))
         self.positions: Ints | None = None
         self._folded: Ints | None = None
         if len(self.atoms) < len(parts):
             entries = [entry for entry in _entries(term) if entry[0] in index_sums.starts]
             self.atoms = list(dict.fromkeys(atom for atom, _, _ in entries))
-            starts = dict(zip(self.atoms, _starts(self.atoms), strict=True))
-            self.positions = _joined(positions for _, positions, _ in entries)
-            self._folded = _joined(index + starts[atom] for atom, _, index in entries)
-        self.starts = _starts(self.atoms)
+            starts = dict(zip(self.atoms, _start_offsets(self.atoms), strict=True))
+            self.positions = _concatenate(positions for _, positions, _ in entries)
+            self._folded = _concatenate(index + starts[atom] for atom, _, index in entries)
+        self.starts = _start_offsets(self.atoms)
         self.sizes = np.array([atom.size for atom in self.atoms], dtype=np.int64)
         self.numbers = np.array([index_sums.numbers[atom] for atom in self.atoms], dtype=np.int64)
         # positions that each index of an atom has
-        self.times = np.ones(len(self.atoms), dtype=np.int64)
+        self.multiplicity = np.ones(len(self.atoms), dtype=np.int64)
         if self._folded is not None:
-            self.times = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
-        self.places = _joined(np.arange(index_sums.starts[a], index_sums.starts[a] + a.size) for a in self.atoms)
-        self.targets = self.places if self._folded is None else self.places[self._folded]
+            self.multiplicity = np.bincount(self._folded, minlength=int(self.sizes.sum()))[self.starts]
+        self.vector_indices = _concatenate(
+            np.arange(index_sums.starts[a], index_sums.starts[a] + a.size) for a in self.atoms
+        )
+        self.targets = self.vector_indices if self._folded is None else self.vector_indices[self._folded]
 
     def fold(self, vector: Vector) -> Vector:
         """The sums over the positions of each index, atom after atom."""
         if self.positions is None or self._folded is None:
             return vector
-        sums = np.bincount(self._folded, weights=vector[self.positions], minlength=len(self.places))
+        sums = np.bincount(self._folded, weights=vector[self.positions], minlength=len(self.vector_indices))
         return sums.astype(np.float64, copy=False)
 
 
 def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
-    """The atoms of a term, each with positions and the index that these have."""
+    """The atoms of a term, each with its positions and their indices."""
     term = find(term)
     if term.kind == ATOM:
         every = np.arange(term.size)
         yield term, every, every
     elif term.kind == SUM:
         start = 0
-        for part in flat(term):
+        for part in flattened_parts(term):
             for atom, positions, index in _entries(part):
                 yield atom, positions + start, index
             start += part.size
     elif term.order is not None:
         places = np.argsort(term.order)
-        for atom, positions, index in _entries(flat(term)[0]):
+        for atom, positions, index in _entries(flattened_parts(term)[0]):
             yield atom, places[positions], index
     else:
         outer, inner = 1, term.size
-        for part in flat(term):
+        for part in flattened_parts(term):
             inner //= part.size
             for atom, positions, index in _entries(part):
                 grid = (np.arange(outer)[:, None, None] * part.size + positions[:, None]) * inner + np.arange(inner)
@@ -109,30 +110,30 @@ def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
             outer *= part.size
 
 
-def _joined(parts: Iterable[Ints]) -> Ints:
+def _concatenate(parts: Iterable[Ints]) -> Ints:
     found = list(parts)
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
-def _starts(every: Sequence[Term]) -> Ints:
+def _start_offsets(every: Sequence[Term]) -> Ints:
     return np.cumsum([0, *(atom.size for atom in every[:-1])])[: len(every)]
 
 
 class IndexSums:
-    """One number per index of the wanted atoms, in one vector, and by how much to divide it for a mean."""
+    """One number for each index of the requested atoms in one vector, with the weights for a mean."""
 
     def __init__(self, axes: Axes, terms: Iterable[Term]) -> None:
         self.axes = axes
         self.atoms = [atom for atom in dict.fromkeys(map(find, terms)) if atom.kind == ATOM]
-        self.starts = dict(zip(self.atoms, _starts(self.atoms).tolist(), strict=True))
+        self.starts = dict(zip(self.atoms, _start_offsets(self.atoms).tolist(), strict=True))
         self.numbers = {atom: number for number, atom in enumerate(self.atoms)}
         self.size = sum(atom.size for atom in self.atoms)
         self.total = np.zeros(self.size)
-        self.votes = np.zeros(len(self.atoms))
+        self.weights = np.zeros(len(self.atoms))
         self._layouts: dict[Term, IndexLayout | None] = {}
 
     def layout(self, term: Term) -> IndexLayout | None:
-        """The layout of a dimension; None when no wanted atom runs along it."""
+        """The layout of a dimension; None if no requested atom lies on it."""
         term = find(term)
         if term not in self._layouts:
             layout = IndexLayout(self, term)
@@ -140,99 +141,101 @@ class IndexSums:
         return self._layouts[term]
 
     def layouts(self, node: DataNode) -> dict[int, IndexLayout]:
-        """The layouts of the dimensions of a value along which a wanted atom runs."""
+        """The layouts of the dimensions of a value that have a requested atom."""
         every = ((at, self.layout(term)) for at, term in enumerate(self.axes.inference.dims(node)))
         return {at: layout for at, layout in every if layout is not None}
 
     # -------------------------------------------------------------- counting
 
     def add(self, layout: IndexLayout, folded: Vector, depth: int) -> None:
-        """Count the sums of one member, each element with weight one; each position has `depth` elements."""
-        self.total[layout.places] += folded
-        self.votes[layout.numbers] += layout.times * depth
+        """Add the sums of one member with equal weight for each element."""
+        self.total[layout.vector_indices] += folded
+        self.weights[layout.numbers] += layout.multiplicity * depth
 
-    def share(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
-        """Count them relative to the member's mean over the atom.
+    def add_relative(self, layout: IndexLayout, folded: Vector, depth: int = 1) -> None:
+        """Add the sums relative to the member's mean over the atom.
 
         A member's weight grows with the logarithm of the elements that an index has in it: a large member does not
         drown the small ones, nor does a lone bias outvote a filter. A member of zeros has none.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             means = np.add.reduceat(folded, layout.starts) / layout.sizes
-            says = np.where(means != 0, 1 + np.log(layout.times * depth), 0.0)
-            self.total[layout.places] += folded * np.repeat(says / np.where(means != 0, means, 1.0), layout.sizes)
-        self.votes[layout.numbers] += says
+            says = np.where(means != 0, 1 + np.log(layout.multiplicity * depth), 0.0)
+            self.total[layout.vector_indices] += folded * np.repeat(
+                says / np.where(means != 0, means, 1.0), layout.sizes
+            )
+        self.weights[layout.numbers] += says
 
     def add_all(
         self,
-        element: Element,
-        given: Mapping[DataNode, Sequence[Tensor]],
+        element: ElementFunction,
+        weights: Mapping[DataNode, Sequence[Tensor]],
         count: Callable[[IndexLayout, Vector, int], None],
-        places: Container[tuple[DataNode, int]] | None = None,
+        dimensions: Container[tuple[DataNode, int]] | None = None,
     ) -> None:
-        """Hand `count` the folded sums of `element` for every dimension of every tensor, and their depth.
+        """Pass the folded sums of an elementwise function over all tensors to `count`.
 
-        With `places` for these dimensions only.
+        With `dimensions` for these dimensions only.
         """
         found: list[tuple[IndexLayout, int]] = []
         vectors: list[Tensor] = []
-        for node, tensors in given.items():
+        for node, tensors in weights.items():
             layouts = self.layouts(node)
-            if places is not None:
-                layouts = {at: layout for at, layout in layouts.items() if (node, at) in places}
+            if dimensions is not None:
+                layouts = {at: layout for at, layout in layouts.items() if (node, at) in dimensions}
             if layouts:
                 for at, sums in marginals(element, tensors, layouts).items():
                     found.append((layouts[at], tensors[0].numel() // len(sums)))
                     vectors.append(sums)
-        for layout, parts in self._in_lists(given) if places is None else ():
+        for layout, parts in self._list_elements(weights) if dimensions is None else ():
             found.append((layout, parts[0][0].numel()))
-            vectors.append(torch.stack([_sum(element, tensors) for tensors in parts]))
-        for (layout, depth), vector in zip(found, on_host(vectors), strict=True):
+            vectors.append(torch.stack([_total(element, tensors) for tensors in parts]))
+        for (layout, depth), vector in zip(found, to_numpy(vectors), strict=True):
             count(layout, layout.fold(vector), depth)
 
-    def _in_lists(
+    def _list_elements(
         self, given: Mapping[DataNode, Sequence[Tensor]]
     ) -> Iterator[tuple[IndexLayout, list[Sequence[Tensor]]]]:
-        """What the elements of lists that go with wanted atoms have in common, as if it were stacked."""
-        for axis, nodes in ListElements(self.axes).alike():
+        """The tensors of list elements that belong to requested atoms, as if they were stacked."""
+        for axis, nodes in ListElements(self.axes).parallel_tensors():
             layout = self.layout(axis.term)
             if layout is not None and all(node in given for node in nodes):
                 yield layout, [given[node] for node in nodes]
 
     # --------------------------------------------------------------- results
 
-    def of(self, atom: Term) -> Vector:
-        """What was counted for the indices of an atom."""
+    def sum_of(self, atom: Term) -> Vector:
+        """The sums of an atom."""
         start = self.starts[find(atom)]
         return self.total[start : start + atom.size].copy()
 
     @property
-    def reached(self) -> list[Term]:
-        """The atoms of which something was counted."""
-        return [atom for atom, number in self.numbers.items() if self.votes[number]]
+    def counted_atoms(self) -> list[Term]:
+        """The atoms with at least one summand."""
+        return [atom for atom, number in self.numbers.items() if self.weights[number]]
 
     def sums(self) -> dict[Term, Vector]:
-        """Per atom what was counted."""
-        return {atom: self.of(atom) for atom in self.atoms}
+        """The sums by atom."""
+        return {atom: self.sum_of(atom) for atom in self.atoms}
 
     def means(self) -> dict[Term, Vector]:
-        """Per atom the mean of what was counted; zeros where nothing was."""
-        return {atom: self.of(atom) / max(self.votes[number], 1) for atom, number in self.numbers.items()}
+        """The means by atom; zeros without any summand."""
+        return {atom: self.sum_of(atom) / max(self.weights[number], 1) for atom, number in self.numbers.items()}
 
 
-def _sum(element: Element, tensors: Sequence[Tensor]) -> Tensor:
-    """The sum of what `element` makes of some tensors of one shape, which may have no dimension."""
+def _total(element: ElementFunction, tensors: Sequence[Tensor]) -> Tensor:
+    """The sum of an elementwise function over tensors of one shape."""
     given = [tensor.reshape(-1) for tensor in tensors]
     return marginals(element, given, [0])[0].double().sum()
 
 
-def relative(values: Vector) -> Vector:
-    """The values divided by their mean; those with the mean 0 as they are."""
+def relative_to_mean(values: Vector) -> Vector:
+    """The values divided by their mean, unless it is 0."""
     return values / (values.mean() or 1.0)
 
 
-def on_host(vectors: Sequence[Tensor]) -> list[Vector]:
-    """The vectors in float64, brought from their device at once."""
+def to_numpy(vectors: Sequence[Tensor]) -> list[Vector]:
+    """The vectors as float64 NumPy arrays, copied from their device at once."""
     if not vectors:
         return []
     if len({vector.device for vector in vectors}) > 1:

@@ -1,4 +1,4 @@
-"""The built-in criteria on a loss: how much it would change without an index, to first and to second order."""
+"""Importance criteria on a loss: first-order Taylor and second-order Hessian estimates."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.calibration import (
-    ONE_BATCH,
+    ONE_BATCH_HINT,
     Calibration,
     Loss,
-    Weighted,
+    ParameterPairs,
     check_batches,
     is_one_pair,
 )
-from modulekg_widgets.engine.pruning.importance.criteria import Scores, weights_of, wide
+from modulekg_widgets.engine.pruning.importance.criteria import Scores, upcast, weights_of
 from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, importance
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
@@ -68,7 +68,7 @@ class Taylor(Criterion):
     ) -> None:
         check_batches(batches)
         if (batches is None) != (loss is None):
-            pair = f"; {ONE_BATCH}" if is_one_pair(batches) else ""
+            pair = f"; {ONE_BATCH_HINT}" if is_one_pair(batches) else ""
             raise CutError(
                 f"Taylor takes both batches and a loss, or neither: then it reads the parameters' .grad{pair}"
             )
@@ -83,7 +83,7 @@ class Taylor(Criterion):
             index_sums.add_all(_first_order, _with_gradients(weights), index_sums.add)
             return index_sums.sums()
 
-        def take(found: Weighted) -> None:
+        def take(found: ParameterPairs) -> None:
             index_sums.add_all(_first_order, found, index_sums.add)
 
         count = Calibration(axes.graph, self.batches, self.training, more=axes.weight_buffers).gradients(
@@ -185,4 +185,4 @@ class Hessian(Criterion):
 
 
 def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:
-    return (wide(weight) * wide(gradient)).abs_()
+    return (upcast(weight) * upcast(gradient)).abs_()

@@ -1,4 +1,4 @@
-"""The importance of each index of an axis by any criterion, whose result is checked."""
+"""Scores of indices by any importance, with the result checked."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.algebra import ATOM, Term, find
 from modulekg_widgets.engine.axes.axis import Axes, Axis
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, shown
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, find
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
-from modulekg_widgets.engine.pruning.importance.votes import weights_along
+from modulekg_widgets.engine.pruning.importance.members import weights_along
 
 Floats = NDArray[np.float64]
 
 
 def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
-    """For each atom of `terms` how important its indices are, larger for more: (atom.size,), finite.
+    """The importance of the indices of each atom: (atom.size,), finite; larger is more important.
 
     `importance` is a registered name, a `Criterion`, or a function from a `Group` to one number per index.
     Raises `UnknownNameError` for an unknown name, and `CutError` when the criterion lacks what it needs or gives
@@ -40,15 +40,15 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     except Exception as error:  # whatever a user's class raises
         raise CutError(f"importance {name} stopped: {_message(error)}") from error
     if not isinstance(found, Mapping):
-        raise CutError(f"importance {name} gave a {shown(type(found).__name__)}: return a dict by atom")
+        raise CutError(f"importance {name} gave a {printable(type(found).__name__)}: return a dict by atom")
     missing = next((term for term in every if term not in found), None)
     if missing is not None:
-        raise CutError(f"importance {name} gave nothing for axis {shown(axes.of(missing).name)!r}")
+        raise CutError(f"importance {name} gave nothing for axis {printable(axes.of(missing).name)!r}")
     return {term: _checked(found[term], axes.of(term), name) for term in every}
 
 
-def normalised(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
-    """The scores of every axis divided by the mean of their sizes and times its weights, so that axes rank together.
+def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
+    """Scores relative to the mean of their axis, times the number of its weights, so that axes rank together.
 
     What an index does to the weights that make or read it adds up: one of a residual stream, which every block reads,
     costs more than one inside of a block. An axis whose scores are all zero stays so.
@@ -58,8 +58,8 @@ def normalised(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
     return {term: values / (means[term] or 1.0) * max(weights[find(term)], 1) for term, values in scores.items()}
 
 
-class _ByGroup(Criterion):
-    """A user's function, asked axis by axis."""
+class _FunctionCriterion(Criterion):
+    """A user's function, called axis by axis."""
 
     def __init__(self, function: Callable[[Group], Any], name: str) -> None:
         self._function = function
@@ -67,18 +67,18 @@ class _ByGroup(Criterion):
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, Any]:
         weights = weights_with_data(axes, f"importance {self._name}")
-        return {term: self._of(Group(axes.of(term), axes, weights)) for term in terms}
+        return {term: self._score_group(Group(axes.of(term), axes, weights)) for term in terms}
 
-    def _of(self, group: Group) -> Any:
+    def _score_group(self, group: Group) -> Any:
         try:
             return self._function(group)
         except Exception as error:
-            where = f"on axis {shown(group.axis.name)!r}"
+            where = f"on axis {printable(group.axis.name)!r}"
             raise CutError(f"importance {self._name} stopped {where}: {_message(error)}") from error
 
 
 def criterion_of(importance: Any) -> Criterion:
-    """The criterion behind a name, a class or a function; raises `CutError` for anything else."""
+    """The criterion for a name, class or function; raises `CutError` for anything else."""
     entry = criteria[importance] if isinstance(importance, str) else importance
     if isinstance(entry, Criterion):
         return entry
@@ -89,38 +89,38 @@ def criterion_of(importance: Any) -> Criterion:
             wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_message(error)}"
             raise CutError(f"{wrong}; pass an object of it") from error
     if callable(entry):
-        return _ByGroup(entry, _name_of(importance))
+        return _FunctionCriterion(entry, _name_of(importance))
     raise CutError(
-        f"importance={shown(repr(importance))}: pass a name ({', '.join(map(repr, criteria))}), a Criterion, or a "
+        f"importance={printable(repr(importance))}: pass a name ({', '.join(map(repr, criteria))}), a Criterion, or a "
         "function of a group"
     )
 
 
 def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {shown(str(error), 300)}"
+    return f"{type(error).__name__}: {printable(str(error), 300)}"
 
 
 def _name_of(importance: Any) -> str:
     name = importance if isinstance(importance, str) else getattr(importance, "__name__", type(importance).__name__)
-    return repr(shown(str(name)))
+    return repr(printable(str(name)))
 
 
 def _checked(values: Any, axis: Axis, name: str) -> Vector:
-    """What a criterion gave for an axis as (size,) in float64; raises `CutError` when it is something else."""
-    where = f"importance {name} gave for axis {shown(axis.name)!r}"
+    """The scores of an axis as float64 (size,); raises `CutError` for anything else."""
+    where = f"importance {name} gave for axis {printable(axis.name)!r}"
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = values.numpy() if values.dtype is not torch.bfloat16 else values.float().numpy()
     try:
         found = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise CutError(f"{where} {shown(repr(values))}: return {axis.size} numbers") from None
+        raise CutError(f"{where} {printable(repr(values))}: return {axis.size} numbers") from None
     if found.shape != (axis.size,):
         raise CutError(f"{where} the shape {list(found.shape)}: return [{axis.size}], one number per index")
     if not np.isfinite(found).all():
         bad = int(np.flatnonzero(~np.isfinite(found))[0])
         raise CutError(
             f"{where} {found[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
-            f"{', '.join(shown(member.name) for member in axis.members[:3])}"
+            f"{', '.join(printable(member.name) for member in axis.members[:3])}"
         )
     return found

@@ -1,4 +1,4 @@
-"""Mask files of NNI and of torch's own pruning: read, completed along the axes, and made into a plan.
+"""Masks of NNI and of torch.nn.utils.prune: read, propagated along the axes, and made into a plan.
 
 Reading order: mask_files.py (reading and checking), mask_sides.py (what a mask says of a layer's channels),
 mask_agreement.py (what all of them say of an axis), conflicts.py and mask_inference.py (what cannot go, and what

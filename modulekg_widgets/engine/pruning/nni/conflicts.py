@@ -1,4 +1,4 @@
-"""Where masks ask for what cannot go: coupled layers that disagree, unequal groups, frozen axes."""
+"""Conflicts of masks: coupled layers that disagree, unequal groups, frozen axes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.algebra import ATOM, Term, atoms, find, flat
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.expression import occurrences, written
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.pruning.nni.mask_agreement import Ask, MaskAgreement
-from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, read_masks
-from modulekg_widgets.engine.pruning.nni.mask_inference import agreed, in_layout
-from modulekg_widgets.engine.pruning.nni.mask_sides import through_groups
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, atoms, find, flattened_parts
+from modulekg_widgets.engine.axes.terms.term_positions import format_term, occurrences
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.pruning.nni.mask_agreement import MaskAgreement, MaskRequest
+from modulekg_widgets.engine.pruning.nni.mask_files import MaskDict, MaskSource, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_inference import checked_agreement, to_source_layout
+from modulekg_widgets.engine.pruning.nni.weight_channels import grouped_axes
 
 CHANNEL, GROUP, FROZEN, EMPTY = "channel", "group", "frozen", "empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Masks that cannot be followed as they are.
+    """Masks that cannot be applied as they are.
 
     `kind`: "channel" (layers on one axis ask for different indices), "group" (a dimension of groups would lose other
     positions in one group than in another), "frozen" (the axis may not change) or "empty" (it would lose everything).
@@ -37,25 +37,25 @@ class Conflict:
 
     @property
     def given_up(self) -> dict[str, list[int]]:
-        """Per layer what it asks for and what stays."""
+        """The requested indices that stay, by layer."""
         agreed = set(self.agreed)
         return {name: left for name, asked in self.asked.items() if (left := [i for i in asked if i not in agreed])}
 
     def __str__(self) -> str:
-        asked = "; ".join(f"{shown(name)} asks for {_few(indices)}" for name, indices in self.asked.items())
-        goes = f"{_few(self.agreed)} can go: {shown(self.reason, 300)}"
-        return f"{self.kind} conflict on {shown(self.axis)}: {asked}. {goes}"
+        asked = "; ".join(f"{printable(name)} asks for {_shortened(indices)}" for name, indices in self.asked.items())
+        goes = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
+        return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {goes}"
 
 
 class FixedMasks(MaskDict):
-    """Masks without conflicts, in the layout that was given; `conflicts` lists what was given up."""
+    """Masks without conflicts in the original layout; `conflicts` lists the changes."""
 
     def __init__(self, masks: MaskDict, conflicts: list[Conflict]) -> None:
         super().__init__(masks)
         self.conflicts = conflicts
 
 
-def conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> list[Conflict]:
+def conflicts(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_dim: int | None = 0) -> list[Conflict]:
     """The conflicts of masks, in the order of the model; nothing is changed.
 
     Parameters
@@ -84,10 +84,10 @@ def conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_
     >>> mk.pruning.conflicts(graph, {"0": {"weight": mask}})
     []
     """
-    return list(conflicts_of(MaskAgreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
+    return list(find_conflicts(MaskAgreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)))
 
 
-def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> FixedMasks:
+def fix_conflicts(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_dim: int | None = 0) -> FixedMasks:
     """The masks with ones in the channels that cannot go, as NNI's `fix_mask_conflict` made them; the input stays.
 
     A channel of coupled layers goes only when all of them mask it, and a channel in groups only when it goes in all
@@ -128,32 +128,32 @@ def fix_conflicts(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_pr
     [0.0, 0.0, 0.0, 0.0]
     """
     reading = read_masks(graph, masks, conv_prune_dim)
-    agreement = agreed(reading, conv_prune_dim)
-    fixed: MaskDict = {path: dict(targets) for path, targets in reading.given.items()}
+    agreement = checked_agreement(reading, conv_prune_dim)
+    fixed: MaskDict = {path: dict(targets) for path, targets in reading.source.items()}
     for mask in reading:
-        given = reading.given[mask.module][mask.target]
+        given = reading.source[mask.module][mask.target]
         assert given is not None
-        keep = agreement.fixed(mask)
-        fixed[mask.module][mask.target] = in_layout(keep, mask, reading, given, conv_prune_dim)
-    return FixedMasks(fixed, list(conflicts_of(agreement)))
+        keep = agreement.fixed_mask(mask)
+        fixed[mask.module][mask.target] = to_source_layout(keep, mask, reading, given, conv_prune_dim)
+    return FixedMasks(fixed, list(find_conflicts(agreement)))
 
 
-def conflicts_of(agreement: MaskAgreement) -> Iterator[Conflict]:
-    for atom in sorted(agreement.asked, key=agreement.axes.rank):
-        conflict = _of_axis(agreement, atom)
+def find_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
+    for atom in sorted(agreement.requested_zeros, key=agreement.axes.rank):
+        conflict = _axis_conflict(agreement, atom)
         if conflict is not None:
             yield conflict
-    yield from _of_groups(agreement)
+    yield from _group_conflicts(agreement)
 
 
-def _of_axis(agreement: MaskAgreement, atom: Term) -> Conflict | None:
-    asked = agreement.asked[atom]
+def _axis_conflict(agreement: MaskAgreement, atom: Term) -> Conflict | None:
+    asked = agreement.requested_zeros[atom]
     keep = agreement.keeps.get(atom)
     goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
     if not (asked & ~goes).any() and not goes.all():
         return None
     axis = agreement.axes.of(atom)
-    by_layer = _asked_of(agreement, atom)
+    by_layer = _requests_by_layer(agreement, atom)
     if atom.frozen is not None:
         return Conflict(FROZEN, axis.name, by_layer, [], str(atom.frozen))
     if goes.all():
@@ -162,46 +162,46 @@ def _of_axis(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(goes).tolist(), reason)
 
 
-def _asked_of(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
-    """Per layer on an axis the indices that it asks for, none where it has no mask; and of other masked tensors."""
+def _requests_by_layer(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
+    """The requested indices of each layer and tensor on an axis."""
     found: dict[str, list[int]] = {}
     for layer, sides in agreement.reading.sides.items():
         term = layer.into if agreement.conv_prune_dim == 1 else layer.out
-        if atom in set(atoms(term)) and atom not in through_groups(sides):
+        if atom in set(atoms(term)) and atom not in grouped_axes(sides):
             found[layer.name] = []
-    for ask in agreement.asks:
+    for ask in agreement.requests:
         if atom in ask.zeros:
             indices = np.flatnonzero(ask.zeros[atom]).tolist()
             found[ask.name] = sorted({*found.get(ask.name, ()), *indices})
     return found
 
 
-def _of_groups(agreement: MaskAgreement) -> Iterator[Conflict]:
-    """Dimensions of several axes in which a mask zeroes positions that belong to no index that is zero all over."""
-    by_dimension: dict[object, list[Ask]] = {}
-    for ask in agreement.asks:
-        covered = ask.alive | agreement.goes(ask)
+def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
+    """Group conflicts: a mask zeroes positions that belong to no fully masked index."""
+    by_dimension: dict[object, list[MaskRequest]] = {}
+    for ask in agreement.requests:
+        covered = ask.alive | agreement.removed_positions(ask)
         for atom, index in occurrences(ask.term):
             if atom in ask.zeros:
                 covered |= np.where(index < 0, False, ask.zeros[atom][index])
         if not covered.all() and ask.term.size > 1:
-            by_dimension.setdefault(_key(ask.term), []).append(ask)
+            by_dimension.setdefault(_dimension_key(ask.term), []).append(ask)
     for asks in by_dimension.values():
         asked: dict[str, list[int]] = {}
         for ask in asks:
             asked[ask.name] = sorted({*asked.get(ask.name, ()), *np.flatnonzero(~ask.alive).tolist()})
-        name = written(asks[0].term, lambda atom: agreement.axes.of(atom).name)
-        goes = np.flatnonzero(agreement.goes(asks[0])).tolist()
+        name = format_term(asks[0].term, lambda atom: agreement.axes.of(atom).name)
+        goes = np.flatnonzero(agreement.removed_positions(asks[0])).tolist()
         yield Conflict(GROUP, name, asked, goes, "the same positions must go in each group, or a whole group")
 
 
-def _key(term: Term) -> object:
-    """What identifies a dimension."""
+def _dimension_key(term: Term) -> object:
+    """The identity of a dimension."""
     term = find(term)
-    return term if term.kind == ATOM else (term.kind, *map(_key, flat(term)))
+    return term if term.kind == ATOM else (term.kind, *map(_dimension_key, flattened_parts(term)))
 
 
-def _few(indices: list[int]) -> str:
+def _shortened(indices: list[int]) -> str:
     if not indices:
         return "none"
     return ", ".join(map(str, indices[:8])) + (f", … ({len(indices)})" if len(indices) > 8 else "")

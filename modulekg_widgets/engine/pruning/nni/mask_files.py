@@ -1,10 +1,9 @@
-"""Masks from outside, read: NNI's dict, a file of it, or what `torch.nn.utils.prune` left on the model.
+"""Masks from NNI dictionaries, mask files, or torch.nn.utils.prune, checked against a model.
 
 NNI's layout is `{"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}`. A mask has the shape of
-its tensor, or one entry per output channel (per input channel with `conv_prune_dim=1`). Of NNI 3's further targets
-`_input_0` and `_output_0` lie on what the module takes and gives: what they zero goes no further. Any other target is
-a parameter or buffer of the module by its name. `{"layer.path.weight": zeros and ones}`, as `plan.masks()` gives it,
-is read as well.
+its tensor, or one entry for each output channel (each input channel with `conv_prune_dim=1`). Targets `_input_0` and
+`_output_0` of NNI 3 mask the activations of a module. Any other target is a parameter or buffer of the module.
+`{"layer.path.weight": zeros and ones}`, as `plan.masks()` returns it, is read as well.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ import torch
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.layers import Layers
-from modulekg_widgets.engine.errors import CutError, UnknownPathError, nearest, shown
-from modulekg_widgets.engine.pruning.nni.mask_sides import Side, Sides
+from modulekg_widgets.engine.axes.inference.layers import Layers
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.pruning.nni.weight_channels import Side, WeightChannels
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Tensor = torch.Tensor
 MaskDict = dict[str, dict[str, Tensor | None]]
-GivenMasks = Mapping[str, Mapping[str, Tensor | None]] | str | os.PathLike[str] | None
+MaskSource = Mapping[str, Mapping[str, Tensor | None]] | str | os.PathLike[str] | None
 INPUT, OUTPUT = "_input_", "_output_"  # with a number: what a module takes and gives
 PRUNE = "prune"  # in the place of a path: the masks that the model carries
-BYTES_PER_WEIGHT, BYTES_BESIDE = 16, 1 << 26  # no file of masks is larger
-LAYOUT = 'masks are {"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}'
+BYTES_PER_WEIGHT, BYTES_OVERHEAD = 16, 1 << 26  # no file of masks is larger
+LAYOUT_HINT = 'masks are {"layer.path": {"weight": zeros and ones, "bias": zeros and ones or None}}'
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMask:
-    """What was given for one tensor of a module; `keep` is True where a number stays."""
+    """The mask of one tensor of a module; `keep` is True where an entry stays."""
 
     module: str
     target: str  # as it was given: "weight", "bias", "_output_0"
@@ -50,13 +49,13 @@ class TensorMask:
         return f"{self.module}.{self.target}" if self.module else self.target
 
     @property
-    def on_value(self) -> bool:
-        """Whether it is for an input or output of the module."""
+    def is_on_activation(self) -> bool:
+        """True if it masks an input or output of the module."""
         return self.target.startswith((INPUT, OUTPUT)) and self.target.rpartition("_")[2].isdigit()
 
     @property
     def slices(self) -> dict[int, list[int]]:
-        """{dimension: positions that are zero all over}."""
+        """The fully masked positions by dimension."""
         found = {}
         for at in range(self.keep.dim()):
             gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
@@ -70,14 +69,16 @@ class TensorMask:
 
 
 class MaskReading:
-    """The masks that were given, checked against a model: iterate for one `TensorMask` a tensor."""
+    """Masks that were checked against a model; iterates over one `TensorMask` for each tensor."""
 
-    def __init__(self, axes: Axes, masks: list[TensorMask], given: MaskDict, layers: Layers) -> None:
+    def __init__(self, axes: Axes, masks: list[TensorMask], source: MaskDict, layers: Layers) -> None:
         self.axes = axes
         self.masks = masks
-        self.given = given  # unchanged, so that results have the same layout
+        self.source = source  # unchanged, so that results have the same layout
         self.layers = layers
-        self.sides = {layer: sides for layer in layers if (sides := Sides.of(layer, axes.inference)) is not None}
+        self.sides = {
+            layer: sides for layer in layers if (sides := WeightChannels.of(layer, axes.inference)) is not None
+        }
         self.keep: dict[DataNode, Tensor] = {}  # a tied tensor is zero where one of its masks says so
         for mask in masks:
             before = self.keep.get(mask.node)
@@ -88,33 +89,33 @@ class MaskReading:
 
     @property
     def outputs(self) -> dict[str, list[int]]:
-        """{layer: its output channels whose weights are zero all over}; bias follows weight."""
+        """The output channels of each layer whose weights are all masked; the bias follows the weight."""
         return self._channels("out")
 
     @property
     def inputs(self) -> dict[str, list[int]]:
-        """{layer: its input channels whose weights are zero all over}."""
+        """The input channels of each layer whose weights are all masked."""
         return self._channels("into")
 
     def _channels(self, side: Side) -> dict[str, list[int]]:
         found = {}
         for layer, sides in self.sides.items():
             keep = self.keep.get(layer.weight)
-            gone = [] if keep is None else (~sides.alive(keep, side)).nonzero()[0].tolist()
+            gone = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
             if gone:
                 found[layer.name] = gone
         return found
 
     @property
     def fine_grained(self) -> dict[str, int]:
-        """{tensor: zeros that stand in no channel, or no slice, that is zero all over}: no cut removes these."""
+        """The number of masked entries of each tensor outside of fully masked slices; no cut removes these."""
         found = {}
         for mask in self.masks:
             rest = ~mask.keep
             own = [sides for layer, sides in self.sides.items() if layer.weight is mask.node]
             for sides in own:
-                rest &= sides.spread(sides.alive(mask.keep, "out"), "out")
-                rest &= sides.spread(sides.alive(mask.keep, "into"), "into")
+                rest &= sides.expand_to_weight(sides.unmasked_channels(mask.keep, "out"), "out")
+                rest &= sides.expand_to_weight(sides.unmasked_channels(mask.keep, "into"), "into")
             for at, positions in () if own else mask.slices.items():
                 rest.index_fill_(at, torch.tensor(positions, device="cpu"), False)
             if bool(rest.any()):
@@ -124,13 +125,13 @@ class MaskReading:
     def __str__(self) -> str:
         lines = [f"masks of {len(self.masks)} tensors"]
         for title, channels in (("output", self.outputs), ("input", self.inputs)):
-            lines += [f"{shown(name)}: {len(gone)} {title} channels are zero" for name, gone in channels.items()]
+            lines += [f"{printable(name)}: {len(gone)} {title} channels are zero" for name, gone in channels.items()]
         for name, count in self.fine_grained.items():
-            lines.append(f"{shown(name)}: fine-grained, {count} zeros that cannot be cut")
+            lines.append(f"{printable(name)}: fine-grained, {count} zeros that cannot be cut")
         return "\n".join(lines)
 
 
-def read_masks(axes: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> MaskReading:
+def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_dim: int | None = 0) -> MaskReading:
     """Read masks and check them against a traced model; nothing is changed.
 
     Parameters
@@ -168,28 +169,30 @@ def read_masks(axes: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_
     >>> [mask.module for mask in mk.pruning.read_masks(graph, {"0": {"weight": mask}})]
     ['0']
     """
-    axes = axes_of(axes)
+    axes = axes_of_graph(axes)
     check_dim(conv_prune_dim)
-    given = _given(axes, masks)
+    given = _source_masks(axes, masks)
     layers = Layers(axes.inference)
     side: Side = "into" if conv_prune_dim == 1 else "out"
     found = []
     for path, targets in _entries(given):
         if path not in axes.graph.modules:
-            hint = nearest(path[:200], axes.graph.modules)
-            raise UnknownPathError(f"the masks name the layer {shown(path)!r}, which the model has not: {hint}")
+            hint = closest_match_hint(path[:200], axes.graph.modules)
+            raise UnknownPathError(f"the masks name the layer {printable(path)!r}, which the model has not: {hint}")
         for target, mask in targets:
-            node = _node(axes, path, target, mask)
+            node = _masked_tensor(axes, path, target, mask)
             name = f"{path}.{target}" if path else target
             found.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
     return MaskReading(axes, found, {path: dict(targets) for path, targets in given.items()}, layers)
 
 
-def axes_of(axes: Axes | DataflowGraph) -> Axes:
-    """The axes of a graph, or the axes given."""
+def axes_of_graph(axes: Axes | DataflowGraph) -> Axes:
+    """The axes of a graph, or the axes themselves."""
     found = axes.axes if isinstance(axes, DataflowGraph) else axes
     if not isinstance(found, Axes):
-        raise CutError(f"masks are read against the graph of mk.trace(model, args), got a {shown(type(axes).__name__)}")
+        raise CutError(
+            f"masks are read against the graph of mk.trace(model, args), got a {printable(type(axes).__name__)}"
+        )
     return found
 
 
@@ -198,16 +201,16 @@ def check_dim(conv_prune_dim: int | None) -> None:
     if conv_prune_dim is not None and (isinstance(conv_prune_dim, bool) or conv_prune_dim not in (0, 1)):
         raise CutError(
             f"conv_prune_dim is 0 for output channels, 1 for input channels or None for both, "
-            f"got {shown(repr(conv_prune_dim))}"
+            f"got {printable(repr(conv_prune_dim))}"
         )
 
 
 # --------------------------------------------------------------- where from
 
 
-def _given(axes: Axes, masks: GivenMasks) -> Mapping[str, Mapping[str, Tensor | None]]:
+def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Tensor | None]]:
     if masks is None or (isinstance(masks, str) and masks == PRUNE):
-        carried = masks_of_model(axes)
+        carried = prune_masks_of(axes)
         if not carried:
             raise CutError(
                 "no masks are given and the model carries none of torch.nn.utils.prune: pass a dict of masks"
@@ -215,12 +218,12 @@ def _given(axes: Axes, masks: GivenMasks) -> Mapping[str, Mapping[str, Tensor | 
         return carried
     if isinstance(masks, str | os.PathLike):
         held = sum(node.numel() for node in dict.fromkeys(axes.graph.state.values()))
-        masks = load_masks(masks, BYTES_BESIDE + BYTES_PER_WEIGHT * held)
+        masks = load_masks(masks, BYTES_OVERHEAD + BYTES_PER_WEIGHT * held)
     return _by_module(axes, masks)
 
 
 def _by_module(axes: Axes, masks: Any) -> Any:
-    """Masks by the full names of parameters in NNI's layout; any others as they are."""
+    """Masks by full parameter names in NNI's layout; others unchanged."""
     is_flat = isinstance(masks, Mapping) and all(isinstance(each, Tensor) for each in masks.values())
     if not is_flat or not all(name in axes.graph.state for name in masks):
         return masks
@@ -231,7 +234,7 @@ def _by_module(axes: Axes, masks: Any) -> Any:
     return found
 
 
-def masks_of_model(axes: Axes) -> MaskDict:
+def prune_masks_of(axes: Axes) -> MaskDict:
     """The masks that `torch.nn.utils.prune` keeps in buffers beside `weight_orig`, in NNI's layout."""
     found: MaskDict = {}
     seen: set[int] = set()
@@ -247,7 +250,7 @@ def masks_of_model(axes: Axes) -> MaskDict:
     return found
 
 
-def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDict:
+def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> MaskDict:
     """The masks that a file holds, loaded with `weights_only=True`.
 
     Parameters
@@ -276,7 +279,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDi
     ...     mk.pruning.load_masks(f"{folder}/masks.pth")["0"]["weight"].shape
     torch.Size([3, 4])
     """
-    name = shown(os.fspath(path))
+    name = printable(os.fspath(path))
     file = Path(path)
     if not file.is_file():
         raise CutError(f"there is no file {name!r} of masks: save them with torch.save(masks, path)")
@@ -302,31 +305,35 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_BESIDE) -> MaskDi
 
 
 def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
-    """The masks by layer and target, those left out that are None."""
+    """The masks by layer and target, without those that are None."""
     if not isinstance(given, Mapping):
-        raise CutError(f"{LAYOUT}; got a {shown(type(given).__name__)}")
+        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(given).__name__)}")
     if not given:
-        raise CutError(f"the masks name no layer: {LAYOUT}")
+        raise CutError(f"the masks name no layer: {LAYOUT_HINT}")
     for path, targets in given.items():
         if not isinstance(path, str):
-            raise CutError(f"{LAYOUT}; a layer is named by text, got a {shown(type(path).__name__)}")
+            raise CutError(f"{LAYOUT_HINT}; a layer is named by text, got a {printable(type(path).__name__)}")
         if not isinstance(targets, Mapping):
-            raise CutError(f"{LAYOUT}; under {shown(path)!r} stands a {shown(type(targets).__name__)}")
+            raise CutError(f"{LAYOUT_HINT}; under {printable(path)!r} stands a {printable(type(targets).__name__)}")
         named = []
         for target, mask in targets.items():
             if not isinstance(target, str):
-                raise CutError(f"{LAYOUT}; {shown(path)!r} has a target that is a {shown(type(target).__name__)}")
+                raise CutError(
+                    f"{LAYOUT_HINT}; {printable(path)!r} has a target that is a {printable(type(target).__name__)}"
+                )
             if mask is None:
                 continue
             if not isinstance(mask, Tensor):
-                where = shown(f"{path}.{target}")
-                raise CutError(f"{LAYOUT}; the mask of {where!r} is a {shown(type(mask).__name__)}, not a tensor")
+                where = printable(f"{path}.{target}")
+                raise CutError(
+                    f"{LAYOUT_HINT}; the mask of {where!r} is a {printable(type(mask).__name__)}, not a tensor"
+                )
             named.append((target, mask))
         yield path, named
 
 
-def _node(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
-    """The tensor that a mask is for; of one that is computed from others, the tensor that it is computed from."""
+def _masked_tensor(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
+    """The tensor of a mask; for a computed tensor its source parameter."""
     state, module = axes.graph.state, axes.graph.modules[path]
     prefix = f"{path}." if path else ""
     for name in (f"{prefix}{target}", f"{prefix}{target}_orig", f"{prefix}{target}_v"):
@@ -341,19 +348,21 @@ def _node(axes: Axes, path: str, target: str, mask: Tensor) -> DataNode:
     values |= {f"{OUTPUT}{at}": node for at, node in enumerate(module.outputs)}
     if target in values:
         return values[target]
-    hint = nearest(target[:200], [*module.params, *values])
-    raise UnknownPathError(f"the masks name {shown(target)!r} of {shown(path)!r}, which has no such tensor: {hint}")
+    hint = closest_match_hint(target[:200], [*module.params, *values])
+    raise UnknownPathError(
+        f"the masks name {printable(target)!r} of {printable(path)!r}, which has no such tensor: {hint}"
+    )
 
 
 def _checked(mask: Tensor, node: DataNode, name: str, layers: Layers, side: Side) -> Tensor:
     """The mask as bool in the shape of its tensor."""
-    named = shown(name)
+    named = printable(name)
     if mask.layout is not torch.strided or mask.is_meta or mask.is_quantized or mask.is_complex():
         raise CutError(
             f"the mask of {named!r} is {mask.dtype} with layout {mask.layout} on {mask.device}: pass plain tensors of "
             "zeros and ones with data"
         )
-    keep = _in_shape(mask.detach(), node, named, layers, side)  # before any work: a view may seem huge
+    keep = _in_tensor_shape(mask.detach(), node, named, layers, side)  # before any work: a view may seem huge
     if not bool(((keep == 0) | (keep == 1)).all()):
         low, high = keep.min().item(), keep.max().item()
         raise CutError(
@@ -362,7 +371,7 @@ def _checked(mask: Tensor, node: DataNode, name: str, layers: Layers, side: Side
     return keep != 0
 
 
-def _in_shape(mask: Tensor, node: DataNode, named: str, layers: Layers, side: Side) -> Tensor:
+def _in_tensor_shape(mask: Tensor, node: DataNode, named: str, layers: Layers, side: Side) -> Tensor:
     shape = tuple(mask.shape)
     if shape == node.shape:
         return mask.cpu()
@@ -376,9 +385,9 @@ def _in_shape(mask: Tensor, node: DataNode, named: str, layers: Layers, side: Si
         wanted += " or one that broadcasts to it"
     elif len(shape) == 1:
         for layer in layers:
-            sides = Sides.of(layer, layers.inference) if layer.weight is node else None
+            sides = WeightChannels.of(layer, layers.inference) if layer.weight is node else None
             if sides is not None and shape[0] == sides.size(side):
-                return sides.spread(mask.cpu(), side)
+                return sides.expand_to_weight(mask.cpu(), side)
             if sides is not None:
                 wanted += f", or [{sides.size(side)}] for its {'output' if side == 'out' else 'input'} channels"
     raise CutError(

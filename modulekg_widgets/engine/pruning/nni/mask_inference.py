@@ -1,13 +1,10 @@
-"""From the masks of some tensors to those of all others, through the axes.
+"""Inference of the masks of all tensors from those of some, along the axes.
 
-What NNI found by running modules on random numbers and looking for constants, the axes know: an index of an axis goes
-when every way along the axis, from a layer that makes it to one that reads it, passes a mask that zeroes it. So a
-masked layer takes its batch norm, the depthwise convolution behind it and the inputs of the next layer with it, and
-masked readers take with them what was made for them alone. Layers that are added or multiplied must all be masked.
-
-What a masked channel still carries without its weights is dropped, as NNI dropped it: the bias of the layer, the shift
-of a batch norm, a constant that is added. So the result equals the masked model where these are zero too, and where no
-statistics (those of a LayerNorm or GroupNorm) run over the axis.
+An index of an axis is removed if every path along the axis, from a producing layer to a reading one, passes a mask
+that zeroes it. A masked layer so takes its batch norm, a depthwise convolution behind it and the inputs of the next
+layer along, and masked readers take what was produced for them alone. Layers that are added or multiplied must all be
+masked. Constants of masked channels (biases, shifts of batch norms) are dropped, as in NNI, so the result equals the
+masked model where these are zero and no LayerNorm or GroupNorm runs over the axis.
 """
 
 from __future__ import annotations
@@ -19,52 +16,52 @@ from functools import cached_property
 import torch
 
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_of_keeps
+from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_from_masks
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.nni.mask_agreement import MaskAgreement
-from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, MaskDict, MaskReading, TensorMask, read_masks
-from modulekg_widgets.engine.safe_files import write_whole
+from modulekg_widgets.engine.pruning.nni.mask_files import MaskDict, MaskReading, MaskSource, TensorMask, read_masks
+from modulekg_widgets.engine.safe_files import write_atomic
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
 
 Tensor = torch.Tensor
 
 
 class InferredMasks:
-    """The masks of a whole model: what goes of its axes, parameters and values, and the same as tensors."""
+    """The masks of a whole model: removed indices of axes, parameters and values, also as tensors."""
 
     def __init__(self, agreement: MaskAgreement) -> None:
         self.reading: MaskReading = agreement.reading
-        self.cut: Cut = cut_of_keeps(agreement.axes, agreement.keeps)
+        self.cut: Cut = cut_from_masks(agreement.axes, agreement.keeps)
         self._agreement = agreement
 
     @cached_property
-    def _fixed(self) -> dict[DataNode, Tensor]:
-        """What the given masks leave once what cannot go is back."""
+    def _fixed_masks(self) -> dict[DataNode, Tensor]:
+        """The original masks without their conflicting positions."""
         found: dict[DataNode, Tensor] = {}
         for mask in self.reading:
-            keep, before = self._agreement.fixed(mask), found.get(mask.node)
+            keep, before = self._agreement.fixed_mask(mask), found.get(mask.node)
             found[mask.node] = keep if before is None else before & keep
         return found
 
     @property
     def axes(self) -> dict[str, list[int]]:
-        """{axis: indices that go}."""
+        """The removed indices by axis."""
         return self.cut.indices
 
     @property
     def parameters(self) -> dict[str, Indices]:
-        """{parameter or buffer: {dimension: positions that go}}."""
+        """The removed positions by parameter or buffer, and dimension."""
         return self.cut.parameters
 
     @property
     def values(self) -> dict[str, Indices]:
-        """{value of the forward pass: {dimension: positions that go}}."""
+        """The removed positions by value of the forward pass, and dimension."""
         return self.cut.values
 
     @property
     def modules(self) -> MaskDict:
-        """The masks in NNI's layout, float32, zero where something goes or a given mask stays zero.
+        """The masks in NNI's layout, float32, zero where an entry is removed or masked.
 
         {module: {"weight": mask in the weight's shape, "bias": mask or None}}, for the modules that have such zeros.
         """
@@ -83,26 +80,26 @@ class InferredMasks:
         for name, node in module.params.items():
             if node.is_parameter:
                 mask = torch.ones(node.shape, device="cpu")
-                self._zero(mask, node)
-                if node in self._fixed:
-                    mask *= self._fixed[node]
+                self._zero_removed(mask, node)
+                if node in self._fixed_masks:
+                    mask *= self._fixed_masks[node]
                 own[name.removesuffix("_orig")] = mask
         if "weight" in own:
             own.setdefault("bias", None)
         return own
 
-    def _zero(self, mask: Tensor, node: DataNode) -> None:
+    def _zero_removed(self, mask: Tensor, node: DataNode) -> None:
         for at, positions in self.parameters.get(node.names[0], {}).items():
             mask.index_fill_(at, torch.tensor(positions, device="cpu"), 0)
 
     @property
     def left(self) -> dict[str, int]:
-        """{tensor: zeros of its mask that no cut removes}: they stay in the tensors as numbers."""
+        """The number of masked entries of each tensor that no cut removes."""
         found = {}
         for mask in self.reading:
             stays = torch.ones(mask.node.shape, device="cpu")
             if mask.node.names:
-                self._zero(stays, mask.node)
+                self._zero_removed(stays, mask.node)
                 count = int((stays.bool() & ~mask.keep).sum())
                 if count:
                     found[mask.name] = count
@@ -115,15 +112,15 @@ class InferredMasks:
         """
         content = io.BytesIO()
         torch.save(self.modules, content)
-        write_whole(path, content.getvalue())
+        write_atomic(path, content.getvalue())
 
     def __str__(self) -> str:
         lines = [str(self.cut) if self.axes else "nothing goes"]
-        lines += [f"{shown(name)}: {count} zeros that cannot be cut" for name, count in self.left.items()]
+        lines += [f"{printable(name)}: {count} zeros that cannot be cut" for name, count in self.left.items()]
         return "\n".join(lines)
 
 
-def infer_masks(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prune_dim: int | None = 0) -> InferredMasks:
+def infer_masks(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_dim: int | None = 0) -> InferredMasks:
     """The masks of all parameters and values that follow from those of some, as NNI's `infer_modules_masks` gave them.
 
     What cannot go stays, as `mk.pruning.fix_conflicts` would have it: see `mk.pruning.conflicts` for the reasons.
@@ -159,31 +156,31 @@ def infer_masks(graph: Axes | DataflowGraph, masks: GivenMasks = None, conv_prun
     >>> mk.pruning.infer_masks(graph, {"0": {"weight": mask}}).axes
     {'0.out': [1]}
     """
-    return InferredMasks(agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim))
+    return InferredMasks(checked_agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim))
 
 
-def agreed(reading: MaskReading, conv_prune_dim: int | None) -> MaskAgreement:
-    """What the masks agree on; raises `CutError` when they leave nothing of an axis."""
+def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskAgreement:
+    """The agreement of the masks; raises `CutError` if an axis would lose all indices."""
     agreement = MaskAgreement(reading, conv_prune_dim)
-    if agreement.emptied:
-        axis = agreement.axes.of(agreement.emptied[0])
-        asking = dict.fromkeys(ask.name for ask in agreement.asks if axis.term in ask.zeros)
+    if agreement.emptied_axes:
+        axis = agreement.axes.of(agreement.emptied_axes[0])
+        asking = dict.fromkeys(ask.name for ask in agreement.requests if axis.term in ask.zeros)
         raise CutError(
-            f"the masks of {', '.join(map(shown, list(asking)[:4]))} zero all {axis.size} indices of "
-            f"{shown(axis.name)}: leave one at least, or take the layers out of the model"
+            f"the masks of {', '.join(map(printable, list(asking)[:4]))} zero all {axis.size} indices of "
+            f"{printable(axis.name)}: leave one at least, or take the layers out of the model"
         )
     return agreement
 
 
-def in_layout(
-    keep: Tensor, mask: TensorMask, reading: MaskReading, given: Tensor, conv_prune_dim: int | None
+def to_source_layout(
+    keep: Tensor, mask: TensorMask, reading: MaskReading, source: Tensor, conv_prune_dim: int | None
 ) -> Tensor:
-    """A mask in the shape, type and place in which it was given."""
-    if given.shape != keep.shape and mask.node.producer is None and given.dim() == 1:
+    """A mask in the shape, dtype and device of its source."""
+    if source.shape != keep.shape and mask.node.producer is None and source.dim() == 1:
         layer = next(layer for layer in reading.sides if layer.weight is mask.node)
-        keep = torch.from_numpy(reading.sides[layer].alive(keep, "into" if conv_prune_dim == 1 else "out"))
-    elif given.shape != keep.shape:
-        added = keep.dim() - given.dim()
-        spread = [at for at in range(keep.dim()) if at < added or given.shape[at - added] != keep.shape[at]]
-        keep = keep.amin(spread).reshape(given.shape)
-    return keep.to(given.device, given.dtype)
+        keep = torch.from_numpy(reading.sides[layer].unmasked_channels(keep, "into" if conv_prune_dim == 1 else "out"))
+    elif source.shape != keep.shape:
+        added = keep.dim() - source.dim()
+        spread = [at for at in range(keep.dim()) if at < added or source.shape[at - added] != keep.shape[at]]
+        keep = keep.amin(spread).reshape(source.shape)
+    return keep.to(source.device, source.dtype)

@@ -1,4 +1,4 @@
-"""`mk.speedup`: from masks to a smaller model in one call.
+"""`mk.speedup`: removes masked channels from a model in one call.
 
 | NNI | here |
 |---|---|
@@ -21,23 +21,23 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
-from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
+from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.nni.conflicts import conflicts_of
-from modulekg_widgets.engine.pruning.nni.mask_files import GivenMasks, read_masks
-from modulekg_widgets.engine.pruning.nni.mask_inference import InferredMasks, agreed
+from modulekg_widgets.engine.pruning.nni.conflicts import find_conflicts
+from modulekg_widgets.engine.pruning.nni.mask_files import MaskSource, read_masks
+from modulekg_widgets.engine.pruning.nni.mask_inference import InferredMasks, checked_agreement
 from modulekg_widgets.engine.pruning.plan.plan import plan
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 
 log = logging.getLogger("modulekg_widgets")
 
 
-@called_as("mk.speedup")
+@explain_keywords("mk.speedup")
 def speedup(
     model: nn.Module,
-    masks: GivenMasks = None,
+    masks: MaskSource = None,
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -92,31 +92,33 @@ def speedup(
     >>> receipt.undo()
     """
     graph = trace(model, args, kwargs)
-    agreement = agreed(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)
-    inferred, found = InferredMasks(agreement), list(conflicts_of(agreement))
+    agreement = checked_agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)
+    inferred, found = InferredMasks(agreement), list(find_conflicts(agreement))
     if not inferred.axes:
         reasons = [*map(str, found), *str(agreement.reading).splitlines()[1:]]
         raise CutError(
-            f"nothing of these masks can be cut: {shown('; '.join(reasons[:3]), 400) or 'they have no zeros'}. Mask "
+            f"nothing of these masks can be cut: {printable('; '.join(reasons[:3]), 400) or 'they have no zeros'}. "
+            "Mask "
             "whole channels, in all layers that are added or multiplied"
         )
-    found_plan = _plan_of(graph, inferred)
+    found_plan = _plan_from_masks(graph, inferred)
     for message in (*found, *found_plan.changes):
         log.warning("%s", message)
     return found_plan.cut(model, optimizer)
 
 
-def _plan_of(graph: DataflowGraph, inferred: InferredMasks) -> PruningPlan:
-    """The plan that drops what the masks zero; raises `CutError` when the code lets nothing of it go, or not alone."""
+def _plan_from_masks(graph: DataflowGraph, inferred: InferredMasks) -> PruningPlan:
+    """The plan that removes the masked indices; raises `CutError` if the code prevents it."""
     made = plan(graph, cuts=[inferred.cut])
     reasons = "; ".join(map(str, made.changes[:3]))
     if not made.axes:
-        raise CutError(f"nothing of these masks can be cut, because of sizes in the code: {shown(reasons, 400)}")
+        raise CutError(f"nothing of these masks can be cut, because of sizes in the code: {printable(reasons, 400)}")
     for axis in made.axes:
         more = set(axis.dropped).difference(inferred.axes.get(axis.name, ()))
         if more:
             raise CutError(
-                f"{shown(axis.name)} would lose {len(more)} indices that no mask zeroes, because of sizes in the code: "
-                f"{shown(reasons, 400)}. Mask as many channels in each of these"
+                f"{printable(axis.name)} would lose {len(more)} indices that no mask zeroes, because of sizes in the "
+                "code: "
+                f"{printable(reasons, 400)}. Mask as many channels in each of these"
             )
     return made

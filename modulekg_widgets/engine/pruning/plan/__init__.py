@@ -1,8 +1,8 @@
-"""What goes and what it becomes: from a request through dry runs to a plan, and the plan as a file.
+"""From a request through dry runs to a plan, and the plan as a file.
 
-Reading order: request.py (what was asked), choice.py and selection.py (which indices), outcome.py (what that makes of
-every tensor), dry_run.py with recorded_calls.py (does it run), repair.py with corrections.py, likely_constraints.py
-and size_constraints.py (what the code demands), reference.py (does it compute the same), plan.py (all of these in
-order), pruning_plan.py and plan_file.py (the result). draft.py is the same by hand, schedule.py spread over a
-training, latency_target.py for a target that is measured.
+Reading order: selection/ (what was asked, and which indices), sizes/ (the size of a model as a formula), targets/
+(how many indices reach a target), dry_run/ (does it run), corrections/ (what the code demands), saved/ (the plan),
+planner.py (all of these in order) and plan.py, which is `mk.plan`. block_removal.py plans whole blocks,
+config_constrained.py keeps to what a configuration can say, draft.py is a plan by hand, schedule.py one spread over a
+training.
 """

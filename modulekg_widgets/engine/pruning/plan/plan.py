@@ -1,4 +1,4 @@
-"""`mk.plan`: choose what goes, see that it runs, then cut, mask, save or replay it."""
+"""`mk.plan`: makes a pruning plan for a traced model."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.pruning.plan.limits import Limit
+from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.pruning.plan.block_removal import plan_with_blocks
+from modulekg_widgets.engine.pruning.plan.config_constrained import config_constrained_plan
 from modulekg_widgets.engine.pruning.plan.planner import Planner
-from modulekg_widgets.engine.pruning.plan.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.request import UNIFORM, Importance, Request
-from modulekg_widgets.engine.pruning.plan.said import plan_said
-from modulekg_widgets.engine.pruning.plan.without_blocks import plan_without
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
+from modulekg_widgets.engine.pruning.plan.selection.request import UNIFORM, Importance, Request
 
 
-@called_as("mk.plan")
+@explain_keywords("mk.plan")
 def plan(
     graph: DataflowGraph,
     ratio: float | None = None,
@@ -36,7 +36,7 @@ def plan(
     blocks: float | Sequence[str] | None = None,
     layers: str = "free",
 ) -> PruningPlan:
-    """What to drop from a traced model, tried in a dry run; nothing is changed.
+    """Plan which indices and blocks to remove from a traced model; nothing is changed.
 
     At least one of `ratio`, `target`, `per_axis`, `cuts` and `blocks` says what goes; `ratio` and `target` exclude each
     other.
@@ -138,7 +138,7 @@ def plan(
         ratio,
         target,
         per_axis,
-        _listed("cuts", cuts, "results of graph.cut_analysis"),
+        _as_list("cuts", cuts, "results of graph.cut_analysis"),
         importance,
         scope,
         only,
@@ -148,21 +148,21 @@ def plan(
         floor,
         ceiling,
         per,
-        blocks if isinstance(blocks, float | int | str) else _listed("blocks", blocks, "a number, a share or paths"),
+        blocks if isinstance(blocks, float | int | str) else _as_list("blocks", blocks, "a number, a share or paths"),
         layers,
     )
-    return plan_without(graph, request, _planned)
+    return plan_with_blocks(graph, request, _plan_axes)
 
 
-def _listed(option: str, given: Any, what: str) -> list[Any] | None:
-    """What was given as a list."""
+def _as_list(option: str, given: Any, what: str) -> list[Any] | None:
+    """The argument as a list."""
     try:
         return None if given is None else list(given)
     except TypeError:
-        raise CutError(f"{option}={shown(repr(given))}: give {what}, in a list") from None
+        raise CutError(f"{option}={printable(repr(given))}: give {what}, in a list") from None
 
 
-def _planned(graph: DataflowGraph, request: Request) -> PruningPlan:
-    """A plan of anything but blocks."""
+def _plan_axes(graph: DataflowGraph, request: Request) -> PruningPlan:
+    """A plan of a request without blocks."""
     planner = Planner(graph, request)
-    return plan_said(planner) if request.layers == UNIFORM else planner.plan()
+    return config_constrained_plan(planner) if request.layers == UNIFORM else planner.plan()

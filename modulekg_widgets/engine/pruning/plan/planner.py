@@ -1,4 +1,12 @@
-"""How a plan is made: what a request chooses, corrected until a dry run goes as planned."""
+"""Makes one pruning plan for a request.
+
+The planner chooses the trace and the axes (`axis_choice`), ties axes of repeated layers, ranks indices by
+importance, and turns a ratio into counts or solves for a target (`target_solver`, `latency_target`).
+`repair` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
+model. The result is a `PruningPlan` with edits, corrections, sizes and notes. Its parts are cached
+properties, computed when they are needed. Blocks are removed before, in `block_removal`; uniform
+layers by the configuration are handled in `config_constrained`.
+"""
 
 from __future__ import annotations
 
@@ -8,317 +16,407 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
-from modulekg_widgets.engine.axes.algebra import Term
-from modulekg_widgets.engine.axes.axis import Axis
+import numpy as np
+
+from modulekg_widgets.engine.axes.axis import Axis, ListElements
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.proved import prove
+from modulekg_widgets.engine.axes.proof.operator_proofs import prove
+from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.cut.replicas import refuse_sharded
-from modulekg_widgets.engine.pruning.latency.stopwatch import NANOSECONDS, Stopwatch
-from modulekg_widgets.engine.pruning.plan.attempt import ATTRIBUTE, WHOLE, Attempt, Change
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.counts import LOCAL, Counts, Floats, Ints, rounded
-from modulekg_widgets.engine.pruning.plan.dry_run import Rehearsal
-from modulekg_widgets.engine.pruning.plan.given import NamedAxes, alike, given_by
-from modulekg_widgets.engine.pruning.plan.latency_target import STEPS, LatencyTarget, goals_of
-from modulekg_widgets.engine.pruning.plan.limits import Limits, limits_of
-from modulekg_widgets.engine.pruning.plan.modes import widest
-from modulekg_widgets.engine.pruning.plan.obstacles import (
-    frozen_axes,
-    not_as_fast,
-    not_nearer,
-    out_of_bounds,
-    out_of_reach,
-    rounded_for_speed,
-    too_slow,
-    within_budgets,
+from modulekg_widgets.engine.pruning.latency import NANOSECONDS_PER_MILLISECOND, Stopwatch
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PINNED, Change, PlanCandidate
+from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
+from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair, output_changes, scale_changes
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult, planned_operators, run_with_edits
+from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
+from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, round_up
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import AxisLookup, explicit_axes, extend_to_groups
+from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
+from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
+from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportions
+from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
+    NO_CONSTRAINTS,
+    ConfigConstraints,
+    UniformLayers,
+    uniform_layers,
 )
-from modulekg_widgets.engine.pruning.plan.one_number import with_one_number
-from modulekg_widgets.engine.pruning.plan.outcome import Outcome
-from modulekg_widgets.engine.pruning.plan.paces import local_paces
-from modulekg_widgets.engine.pruning.plan.planned_sizes import PlannedSizes
-from modulekg_widgets.engine.pruning.plan.proportions import Proportions
-from modulekg_widgets.engine.pruning.plan.pruning_plan import AxisCut, PruningPlan
-from modulekg_widgets.engine.pruning.plan.ranking import IndexRanking
-from modulekg_widgets.engine.pruning.plan.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.repeated import ANY, Said, UniformLayers, uniform_layers
-from modulekg_widgets.engine.pruning.plan.request import LATENCY, UNIFORM, Request, check, check_current
-from modulekg_widgets.engine.pruning.plan.search import MEETS, Search
-from modulekg_widgets.engine.pruning.plan.selection import Selection
-from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
-from modulekg_widgets.engine.pruning.plan.targeted import Targeting, Tried
-from modulekg_widgets.engine.pruning.plan.unread import Followers, left_behind
-from modulekg_widgets.engine.pruning.recover.passes import TracedCall
+from modulekg_widgets.engine.pruning.plan.selection.request import (
+    LATENCY,
+    UNIFORM,
+    Request,
+    check_model_unchanged,
+    check_request,
+)
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.selection.shared_size import with_shared_sizes
+from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.targets.infeasible import (
+    frozen_axes_text,
+    latency_miss_notes,
+    missed_target_notes,
+    overshoot_message,
+    rounding_notes,
+    slack_notes,
+    too_slow_message,
+    unreachable_message,
+)
+from modulekg_widgets.engine.pruning.plan.targets.latency_target import STEPS, LatencyTarget, target_goals
+from modulekg_widgets.engine.pruning.plan.targets.ranking import IndexRanking, local_exponents
+from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE, SizeSearch
+from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution, TargetSolver
+from modulekg_widgets.engine.pruning.plan.unread_parameters import UnreadChanges, unread_notes
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
+from modulekg_widgets.engine.tracing.dataflow import OperatorNode
+from modulekg_widgets.engine.tracing.flops import count_flops
+from modulekg_widgets.engine.tracing.trace import REAL
+
+# -------------------- Sizes of a model before and after a plan: counted on a dry run, or by formula for a search
+
+
+class PlannedSizes:
+    """Counts the sizes that plans leave, on the traced pass or on that of the plan."""
+
+    def __init__(self, traced_graph: DataflowGraph, graph: DataflowGraph, repair: Repair) -> None:
+        self.traced_graph = traced_graph
+        self.graph = graph
+        self.axes = graph.axes
+        self.repair = repair
+        # random draws may have led the pass that was asked for another way
+        self.counted = graph if traced_graph.traced_on == REAL else traced_graph
+
+    def count(self, candidate: PlanCandidate, result: DryRunResult) -> dict[str, tuple[int, int]]:
+        """Parameters, bytes, FLOPs, matmul FLOPs and multiply-adds, before and after."""
+        if self.traced_graph.traced_on == REAL:
+            operators = self._planned_operators(candidate.selection)  # a run would count what other data lead to
+        elif self.graph is self.traced_graph and result.graph is not None:
+            operators = result.graph.operators
+        else:
+            operators = run_with_edits(self.traced_graph, self.repair.edits(candidate)).operators
+        before, after = self.counted.flops(), count_flops(operators)
+        return {
+            "params": self.repair.compiler.parameters(candidate.selection),
+            "bytes": self.repair.compiler.bytes(candidate.selection),
+            "flops": (int(before), int(after)),
+            "matmul_flops": (before.matmul, after.matmul),
+            "macs": (before.macs, after.macs),
+        }
+
+    def _planned_operators(self, selection: Selection) -> list[OperatorNode]:
+        """The recorded operators in planned sizes, without those of removed list elements."""
+        operators = planned_operators(self.axes, selection)
+        removal = self.repair.compiler.removal(selection.keep_masks())
+        if not removal:
+            return operators
+        elements = ListElements(self.axes)
+        cut = {self.axes.of(term) for term in selection.changed}
+        return [each for each in operators if not (
+            removal.removes(each.module) and any(axis in cut for axis in elements.axes_of_cost(each.module))
+        )]  # fmt: skip
+
+    def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
+        """The sizes in these units for many choices at once."""
+        wanted = tuple(units)
+        if times or self.counted is not self.graph:
+            return SizeFormula(self.axes, self.counted.axes, wanted, times)
+        known, key = self.axes.size_formulas, (wanted, tuple(axis.number for axis in self.axes.free))
+        if key not in known:
+            known[key] = SizeFormula(self.axes, self.axes, wanted)
+        return known[key]
+
+    def counts(self, selection: Selection) -> Ints:
+        """The remaining count of every axis, by number."""
+        return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
+
+
+# ----------------------------------------
 
 
 class Planner:
-    """Makes one plan; its parts are computed where they are asked for.
+    """Makes one plan; its parts are computed when they are needed.
 
     `said`: what is known of what a configuration can say.
     """
 
-    def __init__(self, graph: DataflowGraph, request: Request, said: Said = ANY, like: Planner | None = None) -> None:
-        check(graph, request)
+    def __init__(
+        self,
+        graph: DataflowGraph,
+        request: Request,
+        config_constraints: ConfigConstraints = NO_CONSTRAINTS,
+        template: Planner | None = None,
+    ) -> None:
+        check_request(graph, request)
         refuse_sharded(graph.model)  # scores and sizes are of whole tensors
-        if like is None:
-            check_current(graph)
-        self.asked = graph
-        self.graph = widest(graph) if like is None else like.graph
+        if template is None:
+            check_model_unchanged(graph)
+        self.traced_graph = graph
+        self.graph = fullest_trace(graph) if template is None else template.graph
         self.request = request
         self.axes = self.graph.axes
         self.notes = prove(self.axes)
-        self.choice = Choice(self.axes, request.granularity_wanted, request.only, request.keep)
-        self.outcome = Outcome(self.axes) if like is None else like.outcome
-        self.repair = Repair(self.axes, self.outcome)
+        self.axis_choice = AxisChoice(self.axes, request.granularity_wanted, request.only, request.keep)
+        self.compiler = EditCompiler(self.axes) if template is None else template.compiler
+        self.repair = Repair(self.axes, self.compiler)
         self.sizes = PlannedSizes(graph, self.graph, self.repair)
-        self.named = NamedAxes(graph.axes, self.choice)
+        self.lookup = AxisLookup(graph.axes, self.axis_choice)
         self.layers = UniformLayers()
         if request.layers == UNIFORM:
-            able = {axis.term for axis in self.choice.able()}
-            self.layers = uniform_layers(self.axes, able, self.choice.outer, said)
-        self.said = said
-        self.given = alike(given_by(request, self.named), self.layers, self.axes)
-        self.repair.named = frozenset(self.given)
+            able = {axis.term for axis in self.axis_choice.prunable()}
+            self.layers = uniform_layers(self.axes, able, self.axis_choice.outer_roles, config_constraints)
+        self.config_constraints = config_constraints
+        self.explicit = extend_to_groups(explicit_axes(request, self.lookup), self.layers, self.axes)
+        self.repair.explicit_axes = frozenset(self.explicit)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
-        self.made: tuple[Attempt, Rehearsal] | None = None
+        self.last_result: tuple[PlanCandidate, DryRunResult] | None = None
 
-    def again(self, request: Request, said: Said) -> Planner:
-        """A planner of another request for the same pass."""
-        return Planner(self.asked, request, said, self)
+    def with_request(self, request: Request, config_constraints: ConfigConstraints) -> Planner:
+        """A planner of another request for the same trace."""
+        return Planner(self.traced_graph, request, config_constraints, self)
 
     def plan(self) -> PruningPlan:
         if LATENCY in (self.request.target or {}):
-            return self._to_latency(self.request.target or {})
+            return self._plan_for_latency(self.request.target or {})
         if self.request.target is not None:
-            return self._to_target(self.request.target)
-        return self._with_ratio(self.request.ratio or 0.0)
+            return self._plan_for_target(self.request.target)
+        return self._plan_for_ratio(self.request.ratio or 0.0)
 
-    def _with_ratio(self, ratio: float) -> PruningPlan:
+    def _plan_for_ratio(self, ratio: float) -> PruningPlan:
         selection = self.selection(ratio)
         if not selection.changed:
-            raise CutError(self._nothing(ratio))
-        attempt, rehearsal = self.repair.proved(Attempt(selection, selection.counts))
-        self._not_empty(attempt)
-        return self._made(attempt, rehearsal)
+            raise CutError(self._nothing_to_cut(ratio))
+        attempt, rehearsal = self.repair.verified(PlanCandidate(selection, selection.counts))
+        self._check_not_empty(attempt)
+        return self._build_plan(attempt, rehearsal)
 
-    def _not_empty(self, attempt: Attempt) -> None:
-        if not attempt.selection.changed:
-            stayed = [change for change in self.repair.changes(attempt) if change.kind != ATTRIBUTE]
-            reasons = "; ".join([*map(str, stayed[:3]), *self.repair.notes(attempt)[:3]])
+    def _check_not_empty(self, candidate: PlanCandidate) -> None:
+        if not candidate.selection.changed:
+            stayed = [change for change in self.repair.changes(candidate) if change.kind != ATTRIBUTE]
+            reasons = "; ".join([*map(str, stayed[:3]), *self.repair.notes(candidate)[:3]])
             raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
 
-    def _made(self, attempt: Attempt, rehearsal: Rehearsal) -> PruningPlan:
-        selection = attempt.selection
-        self.made = attempt, rehearsal
-        removal = self.outcome.removal(selection.keeps())
+    def _build_plan(self, candidate: PlanCandidate, result: DryRunResult) -> PruningPlan:
+        selection = candidate.selection
+        self.last_result = candidate, result
+        removal = self.compiler.removal(selection.keep_masks())
         found = []
         for term, count in selection.changed.items():
             axis = self.axes.of(term)
-            if all(removal.takes_all(node.names) for node, _ in axis.places):
+            if all(removal.removes_all(node.names) for node, _ in axis.tensor_dims):
                 continue  # it goes as a whole
             dropped = tuple(sorted(selection.orders[term][: term.size - count].tolist()))
-            found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _members(axis))))
+            found.append((axis.number, AxisCut(axis.name, axis.size, dropped, _member_names(axis))))
         cuts = tuple(cut for _, cut in sorted(found, key=lambda entry: entry[0]))
-        edits = self.repair.edits(attempt)
+        edits = self.repair.edits(candidate)
         return PruningPlan(
             axes=cuts,
             edits=edits,
             changes=(
-                *self.repair.changes(attempt),
-                *self._of_fixed_size(),
-                *scale_changes(rehearsal.scales),
+                *self.repair.changes(candidate),
+                *self._fixed_size_changes(),
+                *scale_changes(result.scales),
                 *output_changes(self.axes, selection),
             ),
             call=self.request.call({cut.name: list(cut.dropped) for cut in cuts}),
             notes=(
                 *self.notes,
-                *self.repair.notes(attempt),
+                *self.repair.notes(candidate),
                 *self.layers.notes,
-                *self.said.notes,
-                *self._left_behind(attempt, edits),
+                *self.config_constraints.notes,
+                *self._unread_notes(candidate, edits),
             ),
             blocks=(),
-            traced=TracedCall.of(self.asked.call, self.asked.training),
-            **self.sizes.of(attempt, rehearsal),
+            traced=TracedCall.of(self.traced_graph.call, self.traced_graph.training),
+            **self.sizes.count(candidate, result),
         )
 
-    def followed(self, plan: PruningPlan, more: Followers) -> PruningPlan | None:
-        """The plan that was made last with what its pass does not read; None where it does depend on that."""
-        assert self.made is not None
-        attempt, before = self.made
+    def with_unread_parameters(self, plan: PruningPlan, more: UnreadChanges) -> PruningPlan | None:
+        """The last plan with changes of unread parameters; None if the trace does depend on them."""
+        assert self.last_result is not None
+        attempt, before = self.last_result
         attributes = {path: (plan.edits.attributes.get(path, (old,))[0], now)
                       for path, (old, now) in more.attributes.items()}  # fmt: skip
         edits = Edits((*plan.edits.tensors, *more.tensors), {**plan.edits.attributes, **attributes}, plan.edits.removal)
-        if not self.repair.goes_on(attempt, before, edits):
+        if not self.repair.still_runs(attempt, before, edits):
             return None
         gone = sum(
             math.prod(edit.shape) - math.prod(edit.shape_after)
             for edit in more.tensors if self.graph.state[edit.names[0]].is_parameter
         )  # fmt: skip
-        still, before_that = self._left_behind(attempt, edits), self._left_behind(attempt, plan.edits)
+        still, before_that = self._unread_notes(attempt, edits), self._unread_notes(attempt, plan.edits)
         notes = (*(note for note in plan.notes if note not in before_that), *still)
         changes = (*plan.changes, *more.changes)
         return replace(plan, edits=edits, changes=changes, params=(plan.params[0], plan.params[1] - gone), notes=notes)
 
-    def _of_fixed_size(self) -> list[Change]:
-        """What a ratio or target would take, if its size did not stand in the code."""
-        fixed = self.choice.of_fixed_size() if self._ratio_wanted() else []
+    def _fixed_size_changes(self) -> list[Change]:
+        """The axes that a ratio would prune if the code did not fix their size, as corrections."""
+        fixed = self.axis_choice.fixed_size_axes() if self._wants_ratio() else []
         reasons = [(axis, self.axes.inference.fixed_sizes[axis.term]) for axis in fixed]
         return [
-            Change(WHOLE, f"{axis.name} stays whole, for {reason.text}", reason.where, (axis.name,))
+            Change(PINNED, f"{axis.name} stays whole, for {reason.text}", reason.where, (axis.name,))
             for axis, reason in reasons
         ]
 
-    def _left_behind(self, attempt: Attempt, edits: Edits) -> list[str]:
-        """The note of what the pass does not read and a cut leaves as it is."""
-        return left_behind(self.graph, edits, {term.size for term in attempt.selection.changed})
+    def _unread_notes(self, candidate: PlanCandidate, edits: Edits) -> list[str]:
+        """The note on unread parameters that keep their size."""
+        return unread_notes(self.graph, edits, {term.size for term in candidate.selection.changed})
 
     # ------------------------------------------------------------ selection
 
     def selection(self, ratio: float) -> Selection:
-        """What the request says, before any dry run."""
-        return self.selection_of(self.counts.of(ratio))
+        """The selection for a ratio, before any dry run."""
+        return self.selection_of(self.counts.at_ratio(ratio))
 
     def selection_of(self, stay: Ints) -> Selection:
-        """So many indices of each chosen axis, and what is given."""
+        """The selection for these counts of the chosen axes, and the explicit ones."""
         counts = {axis.term: int(count) for axis, count in zip(self.chosen, stay, strict=True)}
-        exact = self._exact
-        for term, given in self.given.items():
-            counts[term] = given.left if term in exact else rounded(given.left, term.size, self.steps.get(term, 1))
+        exact = self._exact_axes
+        for term, given in self.explicit.items():
+            counts[term] = (
+                given.remaining if term in exact else round_up(given.remaining, term.size, self.steps.get(term, 1))
+            )
         orders = {term: self.ranking.order(term) for term in counts}
         # where the user says which indices go, a size constraint may leave some of them, and takes no others
-        least = {term: self.given[term].left for term in exact}
+        least = {term: self.explicit[term].remaining for term in exact}
         steps = {term: step for term, step in self.steps.items() if step > 1 and term not in least}
-        proportions = self.layers.proportions.among(counts)
-        return Selection(orders, counts, {**self.limits.least, **least}, steps, proportions=proportions)
+        proportions = self.layers.proportions.restricted_to(counts)
+        return Selection(orders, counts, {**self.limits.minimum, **least}, steps, proportions=proportions)
 
     @cached_property
-    def _exact(self) -> list[Term]:
-        """The axes of which the user says how many stay by the indices that go, whatever they are multiples of."""
-        return self.layers.proportions.all_with(term for term, given in self.given.items() if len(given.first))
+    def _exact_axes(self) -> list[Term]:
+        """The axes with explicit indices, whose counts are not rounded."""
+        return self.layers.proportions.with_group_members(
+            term for term, given in self.explicit.items() if len(given.drop_first)
+        )
 
     @cached_property
     def ranking(self) -> IndexRanking:
-        """Which indices go first."""
-        return IndexRanking(self.axes, self.request, self.independent, self.given, self.sizes.formula)
+        """The order in which indices are removed."""
+        return IndexRanking(self.axes, self.request, self.independent, self.explicit, self.sizes.formula)
 
     @cached_property
     def counts(self) -> Counts:
-        """What a ratio leaves of the chosen axes."""
+        """The counts of the chosen axes by ratio."""
         return self._counts(self.layers.proportions)
 
     def _counts(self, together: Proportions) -> Counts:
         request = self.request
         scores = {} if request.scope == LOCAL else self.ranking.comparable
         # a ratio is what each axis loses; a target is spent where it costs least
-        paces = local_paces(self.axes, self.chosen) if request.target is not None else None
+        paces = local_exponents(self.axes, self.chosen) if request.target is not None else None
         is_fair = request.target is None and request.per is None
         return Counts(self.chosen, scores, request.scope, self.steps, self.limits, is_fair, paces, together)
 
     @cached_property
     def steps(self) -> dict[Term, int]:
-        """What the numbers of indices are multiples of."""
-        every = [*self.chosen, *(self.axes.of(term) for term in self.given)]
-        return self.layers.proportions.steps(self.choice.steps(every, self.request.round_to))
+        """The multiples of the counts."""
+        every = [*self.chosen, *(self.axes.of(term) for term in self.explicit)]
+        return self.layers.proportions.steps(self.axis_choice.steps(every, self.request.round_to))
 
     @cached_property
     def limits(self) -> Limits:
-        """The user's, which what is given must keep as well."""
-        given = [self.axes.of(term) for term in self.given]
+        """The user's limits, checked against explicit counts."""
+        given = [self.axes.of(term) for term in self.explicit]
         limits = limits_of(
-            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.named.every, self.steps
+            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.lookup.axes_of, self.steps
         )
         limits = self.layers.proportions.limits(limits, self.steps, lambda term: self.axes.of(term).name)
         for axis in given:
-            limits.check(axis, self.given[axis.term].left, "per_axis or cuts")
+            limits.check(axis, self.explicit[axis.term].remaining, "per_axis or cuts")
         return limits
 
     @cached_property
     def chosen(self) -> list[Axis]:
-        """The axes that a ratio is for: those that nothing else was said of."""
-        return [axis for axis in self.independent if axis.term not in self.given]
+        """The axes that a ratio applies to."""
+        return [axis for axis in self.independent if axis.term not in self.explicit]
 
     @cached_property
     def independent(self) -> list[Axis]:
-        """The axes that may be cut together, where a ratio asks for it."""
-        if not self._ratio_wanted():
+        """The axes that may be cut together, if a ratio is requested."""
+        if not self._wants_ratio():
             return []
-        return self.choice.independent(self.layers.proportions, {**self.layers.whole, **self.said.whole})
+        return self.axis_choice.independent(
+            self.layers.proportions, {**self.layers.pinned, **self.config_constraints.pinned}
+        )
 
-    def _ratio_wanted(self) -> bool:
+    def _wants_ratio(self) -> bool:
         ratio = self.request.ratio or (self.request.ratio is not None and self.request.ceiling is not None)
         return bool(ratio) or self.request.target is not None
 
     # --------------------------------------------------------------- target
 
-    def _to_target(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan that leaves what was asked for, as near as steps of single indices come."""
+    def _plan_for_target(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan nearest to a target."""
         formula = self.sizes.formula(target)
-        goals = goals_of(target, formula)
-        self._check(goals, formula)
+        goals = target_goals(target, formula)
+        self._check_goals(goals, formula)
         if (goals >= formula.before).any():
-            return self._to_target(self._without_loose(target, goals, formula))
-        targeting = self.targeting(formula, goals)
-        found = targeting.found()
-        if found is None or found.gaps.min() < -MEETS:
-            raise self.refusal(formula, goals, targeting, found)
-        missed = targeting.missed(found)
+            return self._plan_for_target(self._drop_slack_goals(target, goals, formula))
+        targeting = self.target_solver(formula, goals)
+        found = targeting.solve()
+        if found is None or found.gaps.min() < -TOLERANCE:
+            raise self.infeasible_error(formula, goals, targeting, found)
+        missed = targeting.missed_goal(found)
         if missed is not None:
-            raise CutError(out_of_bounds(self.request, formula, found, missed))
-        self._not_empty(found.attempt)
-        notes = not_nearer(self.request, formula, found), within_budgets(self.request, formula, found)
+            raise CutError(overshoot_message(self.request, formula, found, missed))
+        self._check_not_empty(found.candidate)
+        notes = missed_target_notes(self.request, formula, found), slack_notes(self.request, formula, found)
         self.notes = [*self.notes, *notes[0], *notes[1]]
-        return self._made(found.attempt, found.rehearsal)
+        return self._build_plan(found.candidate, found.dry_run)
 
-    def _to_latency(self, target: Mapping[str, float]) -> PruningPlan:
-        """The plan that takes as long as was asked for, as measured, and leaves what was asked for beside."""
-        watch = Stopwatch(self.asked)
+    def _plan_for_latency(self, target: Mapping[str, float]) -> PruningPlan:
+        """The plan nearest to a target that includes milliseconds, as measured."""
+        watch = Stopwatch(self.traced_graph)
         self.times = watch.times(self.sizes.counted)
         formula = self.sizes.formula(target, self.times)
-        whole = watch.whole()
-        goals = goals_of(target, formula, whole)
-        self._check(goals, formula)
+        whole = watch.model_time()
+        goals = target_goals(target, formula, whole)
+        self._check_goals(goals, formula)
         if (goals >= formula.before).any():
-            tighter = self._without_loose(target, goals, formula)
+            tighter = self._drop_slack_goals(target, goals, formula)
             if LATENCY in tighter:
-                return self._to_latency(tighter)
-            plan = self._to_target(tighter)
-            assert self.made is not None
-            return replace(plan, latency=watch.of(self.repair.edits(self.made[0]), thorough=True).pair)
+                return self._plan_for_latency(tighter)
+            plan = self._plan_for_target(tighter)
+            assert self.last_result is not None
+            return replace(plan, latency=watch.compare_cut(self.repair.edits(self.last_result[0]), thorough=True).pair)
         steps = STEPS if self.request.round_to is None else (self.request.round_to,)
-        planners = {step: self.rounding_to(step) for step in steps}
+        planners = {step: self.with_step(step) for step in steps}
         search = LatencyTarget(planners, formula, goals, watch)
-        found = search.found()
-        tried, pair = found.proposal.tried, found.comparison.pair
+        found = search.solve()
+        tried, pair = found.proposal.solution, found.comparison.pair
         planner = planners[found.step]
-        planner._not_empty(tried.attempt)
+        planner._check_not_empty(tried.candidate)
         if search.is_too_slow(found):
-            raise CutError(too_slow(self.request, self.axes, pair, tried, watch.slowest(), self._least))
+            raise CutError(
+                too_slow_message(self.request, self.axes, pair, tried, watch.slowest_modules(), self._minimum_sizes)
+            )
         planner.notes = [
             *self.notes,
-            *not_nearer(planner.request, formula, tried),
-            *within_budgets(planner.request, formula, tried),
-            *rounded_for_speed(self.request, found.step),
+            *missed_target_notes(planner.request, formula, tried),
+            *slack_notes(planner.request, formula, tried),
+            *rounding_notes(self.request, found.step),
             *(
                 []
-                if found.proposal.is_bound and found.share <= search.wanted
-                else not_as_fast(self.request, search.wanted, pair)
+                if found.proposal.is_bounded and found.share <= search.wanted
+                else latency_miss_notes(self.request, search.wanted, pair)
             ),
         ]
-        plan = planner._made(tried.attempt, tried.rehearsal)
-        self.made = planner.made
+        plan = planner._build_plan(tried.candidate, tried.dry_run)
+        self.last_result = planner.last_result
         return replace(plan, latency=pair)
 
-    def _without_loose(self, target: Mapping[str, float], goals: Floats, formula: SizeFormula) -> Mapping[str, float]:
-        """The budgets that are less than the model has, which are from here on what was asked for."""
+    def _drop_slack_goals(
+        self, target: Mapping[str, float], goals: Floats, formula: SizeFormula
+    ) -> Mapping[str, float]:
+        """The budgets below the size of the model; the request is reduced to them."""
         below = (goals < formula.before).tolist()
         tighter = {unit: wanted for (unit, wanted), is_below in zip(target.items(), below, strict=True) if is_below}
         self.request = replace(self.request, target=tighter)
         return tighter
 
-    def rounding_to(self, step: int) -> Planner:
-        """The planner of the same request where sizes are multiples of a step; scores are computed once for all."""
+    def with_step(self, step: int) -> Planner:
+        """The planner of the same request with sizes in multiples of a step."""
         if step == (self.request.round_to or 1):
             return self
         other = copy(self)
@@ -328,60 +426,64 @@ class Planner:
             other.__dict__.pop(name, None)
         return other
 
-    def targeting(self, formula: SizeFormula, goals: Floats) -> Targeting:
-        """What finds the attempt that leaves so much."""
+    def target_solver(self, formula: SizeFormula, goals: Floats) -> TargetSolver:
+        """The solver for these goals."""
         scores = self.ranking.comparable
         ranked = [scores[axis.term] for axis in self.chosen]
-        together = with_one_number(self.layers.proportions, self.chosen)
-        apart = Search(self.counts, formula, ranked)
-        search = apart if together is self.layers.proportions else Search(self._counts(together), formula, ranked)
+        together = with_shared_sizes(self.layers.proportions, self.chosen)
+        apart = SizeSearch(self.counts, formula, ranked)
+        search = apart if together is self.layers.proportions else SizeSearch(self._counts(together), formula, ranked)
 
-        def sizes(attempt: Attempt, rehearsal: Rehearsal) -> Mapping[str, tuple[float, float]]:
-            counted: dict[str, tuple[float, float]] = {**self.sizes.of(attempt, rehearsal)}
+        def sizes(attempt: PlanCandidate, rehearsal: DryRunResult) -> Mapping[str, tuple[float, float]]:
+            counted: dict[str, tuple[float, float]] = {**self.sizes.count(attempt, rehearsal)}
             if LATENCY in formula.units:
                 at, left = formula.units.index(LATENCY), formula.sizes(self.sizes.counts(attempt.selection))
                 counted[LATENCY] = float(formula.before[at]), float(left[at])
             return counted
 
         other = None if search is apart else apart
-        return Targeting(search, self.repair, self.selection_of, sizes, goals, other)
+        return TargetSolver(search, self.repair, self.selection_of, sizes, goals, other)
 
-    def refusal(self, formula: SizeFormula, goals: Floats, targeting: Targeting, found: Tried | None) -> CutError:
-        """Why no attempt leaves so little, and what comes nearest."""
-        tried = [each for each in (found, targeting.nearest, targeting.smallest()) if each is not None]
+    def infeasible_error(
+        self, formula: SizeFormula, goals: Floats, solver: TargetSolver, solution: TargetSolution | None
+    ) -> CutError:
+        """The error for an infeasible target, with the nearest plan."""
+        tried = [each for each in (solution, solver.nearest, solver.smallest()) if each is not None]
         nearest = max(tried, key=lambda each: float(each.gaps.min()), default=None)
-        reason = out_of_reach(self.request, self.axes, formula, goals, nearest, self._least, targeting.failed)
+        reason = unreachable_message(
+            self.request, self.axes, formula, goals, nearest, self._minimum_sizes, solver.last_error
+        )
         error = CutError(reason)
-        error.__cause__ = targeting.failed
+        error.__cause__ = solver.last_error
         return error
 
-    def _check(self, goals: Floats, formula: SizeFormula) -> None:
-        """Raise `CutError` for a target that takes nothing, or where nothing can be taken."""
+    def _check_goals(self, goals: Floats, formula: SizeFormula) -> None:
+        """Raise `CutError` for a target that removes nothing, or if nothing can be removed."""
         if (goals >= formula.before).all():
             sizes = zip(formula.units, formula.before.tolist(), strict=True)
-            has = [f"{before / NANOSECONDS:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
+            has = [f"{before / NANOSECONDS_PER_MILLISECOND:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
                    for unit, before in sizes]  # fmt: skip
             raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {', '.join(has)}")
-        if not self.chosen and not self.given:
-            raise CutError(self._nothing(0.0))
+        if not self.chosen and not self.explicit:
+            raise CutError(self._nothing_to_cut(0.0))
 
-    def _least(self, request: Request, units: Iterable[str]) -> dict[str, float]:
-        """What a request leaves at least, if nothing but its own options is in the way."""
-        other = Planner(self.asked, replace(request, scope=LOCAL, per=None))
+    def _minimum_sizes(self, request: Request, units: Iterable[str]) -> dict[str, float]:
+        """The minimum sizes of a request, limited by its options alone."""
+        other = Planner(self.traced_graph, replace(request, scope=LOCAL, per=None))
         formula = other.sizes.formula(units, self.times)
         stay = other.sizes.counts(other.selection(1.0))
         return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
 
-    def _nothing(self, ratio: float) -> str:
+    def _nothing_to_cut(self, ratio: float) -> str:
         if not self.axes.free:
-            ways = "; ".join(frozen_axes(self.axes))
+            ways = "; ".join(frozen_axes_text(self.axes))
             return f"no axis of the model is free: graph.axes lists them with the reasons{f': {ways}' if ways else ''}"
-        if self._ratio_wanted() and not self.choice.allowed:
+        if self._wants_ratio() and not self.axis_choice.allowed_axes:
             return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
-        if self.layers.whole and not self.chosen:
+        if self.layers.pinned and not self.chosen:
             return self.layers.notes[0]
         return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
 
 
-def _members(axis: Axis) -> tuple[str, ...]:
-    return tuple(f"{node.label}[{dim}]" for node, dim in axis.places)
+def _member_names(axis: Axis) -> tuple[str, ...]:
+    return tuple(f"{node.label}[{dim}]" for node, dim in axis.tensor_dims)

@@ -1,4 +1,4 @@
-"""Pruning spread over a training: how much is gone at each step, and the cuts that bring the model there."""
+"""Pruning schedules: gradual pruning over the steps of a training."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
-from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError, nearest, shown
-from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
-from modulekg_widgets.engine.pruning.importance.scoring import normalised, score
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.plan.counts import Counts, gone, rounded
+from modulekg_widgets.engine.errors import (
+    CutError,
+    UnknownKeywordError,
+    UnknownNameError,
+    closest_match_hint,
+    printable,
+)
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
+from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores, score
 from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
-from modulekg_widgets.engine.pruning.plan.request import FREE, Request, check_target
-from modulekg_widgets.engine.pruning.plan.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
+from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, removed_count, round_up
+from modulekg_widgets.engine.pruning.plan.selection.request import FREE, Request, check_target
+from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
-_SET_HERE = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
+_RESERVED_OPTIONS = ("ratio", "target", "per_axis", "cuts", "floor", "ceiling")
 
 
 class PruningSchedule:
-    """How the share of indices that are gone grows over the steps of a training, from `start` to `end`.
+    """A schedule that grows the share of removed indices from `start` to `end` over a training.
 
     The ratios are of the sizes before the first cut; with a `target`, a size as the FLOPs falls instead, from that
     of the model at the first cut to what the target leaves. The schedule begins at step `first` and is at `end` in step
@@ -86,16 +92,20 @@ class PruningSchedule:
     ) -> None:
         for name, value, least in (("steps", steps, 1), ("first", first, 0), ("every", every, 1)):
             if not isinstance(value, int) or value < least:
-                raise CutError(f"{name}={shown(repr(value))}: give a whole number of at least {least}")
+                raise CutError(f"{name}={printable(repr(value))}: give a whole number of at least {least}")
         check_target(target)
         if target is not None and len(target) > 1:
-            raise CutError(f"target={shown(repr(target))}: a schedule follows one size, mk.plan meets several at once")
+            raise CutError(
+                f"target={printable(repr(target))}: a schedule follows one size, mk.plan meets several at once"
+            )
         if target is not None and (start, end) != (0.0, 0.5):
             raise CutError(f"start={start}, end={end}: the target says what is left at the end, leave them out")
         if not 0 <= start <= end < 1:
             raise CutError(f"start={start}, end={end}: give shares of the indices with 0 ≤ start ≤ end < 1")
         if not callable(shape) and shape not in SHAPES:
-            raise UnknownNameError(f"shape={shown(str(shape))!r}: {nearest(str(shape), SHAPES)}, or pass a function")
+            raise UnknownNameError(
+                f"shape={printable(str(shape))!r}: {closest_match_hint(str(shape), SHAPES)}, or pass a function"
+            )
         self.steps = steps
         self.start = start
         self.end = end
@@ -106,13 +116,13 @@ class PruningSchedule:
         self.done = 0.0  # the ratio that the model has been brought to; of the way, where a target is the end of it
         self.receipts: list[Any] = []  # of the cuts made here, in order
         self._before: list[float] = []  # what `done` was before each of them
-        self._sizes: dict[str, int] = {}  # of the axes before the first cut
-        self._whole: dict[str, float] = {}  # of the model before the first cut, by unit of the target
+        self._original_axis_sizes: dict[str, int] = {}  # of the axes before the first cut
+        self._original_sizes: dict[str, float] = {}  # of the model before the first cut, by unit of the target
 
     # --------------------------------------------------------------- ratios
 
     def ratio(self, step: int) -> float:
-        """The share of the original indices that shall be gone after a step.
+        """The share of the original indices that is removed after a step.
 
         Parameters
         ----------
@@ -134,14 +144,14 @@ class PruningSchedule:
         if step < self.first:
             return 0.0
         if self.shape == "exponential":
-            return 1 - (1 - self.start) * ((1 - self.end) / (1 - self.start)) ** self._way(step)
-        found = self.start + (self.end - self.start) * _progress(self.shape, self._way(step))
+            return 1 - (1 - self.start) * ((1 - self.end) / (1 - self.start)) ** self._elapsed_share(step)
+        found = self.start + (self.end - self.start) * _shape_value(self.shape, self._elapsed_share(step))
         if not 0 <= found < 1:
             raise CutError(f"the shape gives the ratio {found} at step {step}: it maps 0 … 1 to 0 … 1")
         return found
 
     def left(self, step: int) -> dict[str, float]:
-        """What shall be left after a step of the size that the target names, as a share of it before the first cut.
+        """The remaining share of the target's size after a step.
 
         Parameters
         ----------
@@ -158,32 +168,36 @@ class PruningSchedule:
         CutError
             When a function as shape gives something that is no share.
         """
-        return self._left(step, self._whole)
+        return self._remaining_sizes(step, self._original_sizes)
 
-    def _left(self, step: int, whole: Mapping[str, float]) -> dict[str, float]:
-        reached, left = self._reached(step), {}
+    def _remaining_sizes(self, step: int, whole: Mapping[str, float]) -> dict[str, float]:
+        reached, left = self._progress_at(step), {}
         for unit, wanted in (self.target or {}).items():
             share = wanted if wanted < 1 else min(1.0, wanted / whole.get(unit, wanted))
             left[unit] = share**reached if self.shape == "exponential" else 1 - (1 - share) * reached
         return left
 
-    def _way(self, step: int) -> float:
-        """The share of the steps that lie behind, 0 … 1."""
+    def _elapsed_share(self, step: int) -> float:
+        """The elapsed share of the steps, 0 … 1."""
         return min(1.0, max(0, step - self.first) / (self.steps - 1)) if self.steps > 1 else 1.0
 
-    def _reached(self, step: int) -> float:
-        """What `done` is after a step: the ratio, or with a target the share of the way to it."""
+    def _progress_at(self, step: int) -> float:
+        """The ratio after a step, or with a target the progress towards it."""
         if self.target is None:
             return self.ratio(step)
         if step < self.first:
             return 0.0
-        found = self._way(step) if self.shape == "exponential" else _progress(self.shape, self._way(step))
+        found = (
+            self._elapsed_share(step)
+            if self.shape == "exponential"
+            else _shape_value(self.shape, self._elapsed_share(step))
+        )
         if not 0 <= found <= 1:
             raise CutError(f"the shape gives {found} at step {step}: it maps 0 … 1 to 0 … 1")
         return found
 
     def due(self, step: int) -> bool:
-        """Whether a cut is to be made at a step: the schedule cuts there, and more is to go than has gone.
+        """True if the schedule cuts at a step and there is something to remove.
 
         Parameters
         ----------
@@ -198,7 +212,7 @@ class PruningSchedule:
         last = self.first + self.steps - 1
         if step < self.first or (step < last and (step - self.first) % self.every):
             return False
-        return self._reached(step) > self.done + 1e-12
+        return self._progress_at(step) > self.done + 1e-12
 
     # ----------------------------------------------------------------- cuts
 
@@ -250,18 +264,18 @@ class PruningSchedule:
         """
         if step is None:
             raise CutError("which step is it? pass schedule.cut(model, args, step)")
-        taken = [name for name in _SET_HERE if name in options]
+        taken = [name for name in _RESERVED_OPTIONS if name in options]
         if taken:
             raise UnknownKeywordError(f"{taken[0]} is what the schedule sets: leave it out, or call mk.plan yourself")
-        wanted = self._reached(step)
+        wanted = self._progress_at(step)
         graph = trace(model, args, kwargs)
-        sizes = {**{axis.name: axis.size for axis in graph.axes}, **self._sizes}
-        now = self._counted(graph)
-        whole = self._whole or now
+        sizes = {**{axis.name: axis.size for axis in graph.axes}, **self._original_axis_sizes}
+        now = self._target_sizes(graph)
+        whole = self._original_sizes or now
         if self.target is None:
-            plan = self._plan(graph, wanted, sizes, options)
+            plan = self._make_plan(graph, wanted, sizes, options)
         else:
-            goals = {unit: share * whole[unit] for unit, share in self._left(step, whole).items()}
+            goals = {unit: share * whole[unit] for unit, share in self._remaining_sizes(step, whole).items()}
             target = {unit: goal for unit, goal in goals.items() if goal < now[unit]}
             plan = make_plan(graph, target=target, **options) if target else None
         receipt = None
@@ -269,20 +283,20 @@ class PruningSchedule:
             receipt = plan.cut(model, optimizer, recalibrate, compensate, copies)
             self.receipts.append(receipt)
             self._before.append(self.done)
-        self.done, self._sizes, self._whole = max(wanted, self.done), sizes, whole
+        self.done, self._original_axis_sizes, self._original_sizes = max(wanted, self.done), sizes, whole
         return receipt
 
-    def _counted(self, graph: DataflowGraph) -> dict[str, float]:
-        """The sizes of a model that the target names."""
+    def _target_sizes(self, graph: DataflowGraph) -> dict[str, float]:
+        """The sizes of a model in the units of the target."""
         if self.target is None:
             return {}
         formula = SizeFormula(graph.axes, graph.axes, list(self.target))
         return dict(zip(formula.units, formula.before.tolist(), strict=True))
 
-    def _plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
-        """The plan after which `wanted` of the original indices are gone; None when that takes no index."""
+    def _make_plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:
+        """The plan that removes a share of the original indices; None if that is no index."""
         asked = Request(granularity=options.get("granularity"), layers=options.get("layers", FREE))
-        choice = Choice(graph.axes, asked.granularity_wanted, options.get("only"), options.get("keep"))
+        choice = AxisChoice(graph.axes, asked.granularity_wanted, options.get("only"), options.get("keep"))
         chosen = choice.independent()
         steps = choice.steps(chosen, options.get("round_to"))
         scope = options.get("scope", "local")
@@ -290,7 +304,7 @@ class PruningSchedule:
             ratios = {}
             for axis in chosen:
                 original = sizes[axis.name]
-                left = rounded(original - gone(original, wanted), axis.size, steps.get(axis.term, 1))
+                left = round_up(original - removed_count(original, wanted), axis.size, steps.get(axis.term, 1))
                 if left < axis.size:
                     ratios[axis.name] = (axis.size - left) / axis.size
             rest = {name: value for name, value in options.items() if name not in ("only", "keep")}
@@ -303,13 +317,13 @@ class PruningSchedule:
             return make_plan(graph, ratio=less / now, **options)
         except CutError:
             found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l2"))
-            counts = Counts(chosen, normalised(graph.axes, found), scope, steps)
-            if (counts.of(less / now) == counts.sizes).all():
+            counts = Counts(chosen, normalize_scores(graph.axes, found), scope, steps)
+            if (counts.at_ratio(less / now) == counts.sizes).all():
                 return None  # all of it goes in rounding
             raise
 
     def undo(self) -> None:
-        """Take back every cut made here, the last first; the model and optimizer are byte for byte as before."""
+        """Undo every cut of this schedule; the model and optimizer are byte for byte as before."""
         while self.receipts:
             self.receipts[-1].undo()
             self.receipts.pop()
@@ -318,11 +332,16 @@ class PruningSchedule:
     # ---------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the schedule has come, in plain values; receipts are not in it."""
-        return {"version": 1, "done": self.done, "sizes": dict(self._sizes), "whole": dict(self._whole)}
+        """The progress of the schedule in plain values, without receipts."""
+        return {
+            "version": 1,
+            "done": self.done,
+            "sizes": dict(self._original_axis_sizes),
+            "whole": dict(self._original_sizes),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where `state_dict` was taken, with the model as it was cut then.
+        """Continue from a `state_dict`, with the model as it was cut then.
 
         Parameters
         ----------
@@ -337,8 +356,8 @@ class PruningSchedule:
         if not isinstance(state, Mapping) or state.get("version") != 1 or not {"done", "sizes"} <= state.keys():
             raise CutError("this is no state of a PruningSchedule: pass what its state_dict() gave")
         self.done = float(state["done"])
-        self._sizes = {str(name): int(size) for name, size in state["sizes"].items()}
-        self._whole = {str(unit): float(size) for unit, size in state.get("whole", {}).items()}
+        self._original_axis_sizes = {str(name): int(size) for name, size in state["sizes"].items()}
+        self._original_sizes = {str(unit): float(size) for unit, size in state.get("whole", {}).items()}
         self.receipts, self._before = [], []
 
     def __repr__(self) -> str:
@@ -347,7 +366,7 @@ class PruningSchedule:
         return f"PruningSchedule({self.steps}, {self.start}, {self.end}, {self.shape!r}{extra})"
 
 
-def _progress(shape: str | Shape, way: float) -> float:
+def _shape_value(shape: str | Shape, way: float) -> float:
     if callable(shape):
         return float(shape(way))
     return {"cubic": 1 - (1 - way) ** 3, "linear": way, "constant": 1.0}[shape]

@@ -1,4 +1,4 @@
-"""Distillation: a loss that teaches a cut model what the uncut one gives, at the outputs and inside."""
+"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one."""
 
 from __future__ import annotations
 
@@ -10,33 +10,132 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modulekg_widgets.engine.axes.axis import Axes
+from modulekg_widgets.engine.axes.cut_analysis import KeepMasks, resolve
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
-from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, nearest, shown
+from modulekg_widgets.engine.axes.terms.algebra import atoms
+from modulekg_widgets.engine.axes.terms.term_positions import keep_mask
+from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.edits import Edits
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt, Samples, sample_entries
 from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
-from modulekg_widgets.engine.pruning.recover.kept_positions import (
-    Positions,
-    first_float,
-    keeps_of,
-    positions_of,
-    selected,
-)
-from modulekg_widgets.engine.pruning.recover.passes import TracedCall
-from modulekg_widgets.engine.pruning.recover.teacher import check_teacher
-from modulekg_widgets.engine.residuals.removal import paths_after
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
+from modulekg_widgets.engine.residuals.module_removal import paths_after
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.torch_runtime.state import module_state
-from modulekg_widgets.engine.torch_runtime.structure import tensors
+from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Tensor = torch.Tensor
-MOST_FEATURES = 24  # modules that are compared unless the user names them
-ADDS_UP = 5e-3  # how far from 1 the sum of a half-precision softmax may be
-SATURATED = 1e-6  # probabilities so near to 0 or 1 have no logits
+# -------------------- The positions of the uncut model's values that remain in the cut model
+
+
+Positions = dict[int, torch.Tensor]  # dimension → the positions that stay
+
+
+def keep_masks_of(axes: Axes, edits: Edits) -> KeepMasks:
+    """The remaining indices of each axis, from the edits of tensors.
+
+    Raises `CutError` where the traced model is not the one that the edits are of.
+    """
+    keeps: KeepMasks = {}
+    for edit in edits.tensors:
+        node = next((axes.graph.state[name] for name in edit.names if name in axes.graph.state), None)
+        if node is None:
+            continue  # another pass of the model may leave a tensor alone
+        if node.shape != edit.shape:
+            raise CutError(
+                f"{printable(edit.names[0])!r} has the shape {list(node.shape)}, and {list(edit.shape)} before the "
+                "cut: "
+                "pass the uncut model that the receipt came from, as copy.deepcopy(model) before plan.cut(model)"
+            )
+        for at, positions in edit.kept.items():
+            stays = np.zeros(edit.shape[at], dtype=bool)
+            stays[positions] = True
+            resolve(axes.inference.dims(node)[at], stays, keeps, f"dimension {at} of {printable(edit.names[0])}")
+    return keeps
+
+
+def positions_of(axes: Axes, keeps: KeepMasks, node: DataNode) -> Positions:
+    """The remaining positions of each dimension of a value that loses some."""
+    return {
+        at: torch.from_numpy(np.flatnonzero(keep_mask(term, keeps)))
+        for at, term in enumerate(axes.inference.dims(node))
+        if any(atom in keeps for atom in atoms(term))
+    }
+
+
+def select_positions(value: torch.Tensor, positions: Positions) -> torch.Tensor:
+    """The remaining slices of a value."""
+    for at, own in positions.items():
+        value = value.index_select(at, own.to(value.device))
+    return value
+
+
+def first_float(value: Any) -> torch.Tensor | None:
+    """The first floating-point tensor in a module's output."""
+    return next((tensor for _, tensor in tensors(value) if tensor.is_floating_point()), None)
+
+
+# -------------------- Check that a teacher is the model that a receipt came from
+
+
+MIN_COSINE = 0.1  # the cosine between weights below which they have nothing to do with one another
+CHANCE_FACTOR = 3.0  # over the root of how many entries there are: as far as chance alone may take it
+MAX_REQUIRED_COSINE = 0.5  # what no teacher needs to exceed, however few entries there are
+
+
+def check_teacher(teacher: nn.Module, receipt: Receipt, compares_features: bool) -> None:
+    """Raise `CutError` for a teacher of other shapes or, with features, of unrelated weights.
+
+    Indices have a meaning in one network only: those of another training, of the same shapes, are other features. What
+    the model before the cut was trained to since, or an average of its weights, is near to it.
+    """
+    own = dict(teacher.state_dict(keep_vars=True))
+    cut = [edit for edit in receipt.edits.tensors if any(name in own for name in edit.names)]
+    if not cut and not receipt.edits.removal:
+        raise CutError("the teacher has none of the tensors that were cut: pass the model that the receipt came from")
+    for edit in cut:
+        name = next(name for name in edit.names if name in own)
+        if tuple(own[name].shape) != edit.shape:
+            raise CutError(
+                f"the teacher's {printable(name)!r} has the shape {list(own[name].shape)}, and {list(edit.shape)} "
+                "before "
+                "the cut: pass the uncut model that the receipt came from, as copy.deepcopy(model) before the cut"
+            )
+    cosine = _low_cosine(own, {} if receipt.is_spent else receipt.samples) if compares_features else None
+    if cosine is not None:
+        raise CutError(
+            "the teacher's weights are not those of the model before the cut, nor near them (cosine "
+            f"{cosine:.2f}): its features mean something else. Pass the uncut model that the receipt came from, as "
+            "copy.deepcopy(model) before the cut, or features=False to compare outputs alone"
+        )
+
+
+def _low_cosine(own: Mapping[str, Tensor], before: Samples) -> float | None:
+    """The cosine between both weights, if it is too low for related models; else None."""
+    known = [name for name in before if name in own and not own[name].is_meta]
+    if not known:
+        return None
+    one, two = (
+        torch.cat(each) for each in ([sample_entries(own[name]) for name in known], [before[name] for name in known])
+    )
+    lengths = float(one.norm() * two.norm())
+    cosine = float(one @ two) / lengths if lengths else 1.0
+    return cosine if cosine < min(MAX_REQUIRED_COSINE, max(MIN_COSINE, CHANCE_FACTOR / len(one) ** 0.5)) else None
+
+
+# ----------------------------------------
+
+
+MAX_FEATURES = 24  # modules that are compared unless the user names them
+SUM_TOLERANCE = 5e-3  # how far from 1 the sum of a half-precision softmax may be
+LOGIT_EPSILON = 1e-6  # probabilities so near to 0 or 1 have no logits
 
 
 class Distillation:
@@ -101,20 +200,20 @@ class Distillation:
         weight: float = 1.0,
         outputs: str | Callable[[Any, Any], Tensor] = "auto",
     ) -> None:
-        _check(teacher, receipt, temperature, weight, outputs)
+        _check_arguments(teacher, receipt, temperature, weight, outputs)
         self.temperature = float(temperature)
         self.weight = float(weight)
         self.outputs = outputs
-        self._wanted = _paths_wanted(features)
+        self._requested_features = _paths_wanted(features)
         if receipt is not None:
-            check_teacher(teacher, receipt, compares_features=self._wanted is not False)
+            check_teacher(teacher, receipt, compares_features=self._requested_features is not False)
         self._edits = None if receipt is None else receipt.edits
         self._moved = {} if receipt is None else paths_after(walk(teacher), receipt.edits.removal)
         self._source = teacher
         self._teacher = _sharing_copy(teacher)
         wanted = TracedCall.of_signature(teacher)
         self._call = (wanted.args, wanted.kwargs)  # how batches are read
-        self._kept: dict[str, list[Positions]] | None = None  # per module that is compared, and per call
+        self._positions: dict[str, list[Positions]] | None = None  # per module that is compared, and per call
         self._are_scores = True  # whether all outputs so far lay between 0 and 1
         self._form = "logits"  # of the outputs, as they were compared last
 
@@ -143,37 +242,37 @@ class Distillation:
             a loss that is not finite.
         """
         if not isinstance(student, nn.Module):
-            raise CutError(f"the student is a {shown(type(student).__name__)}: pass distill(the cut model, batch)")
+            raise CutError(f"the student is a {printable(type(student).__name__)}: pass distill(the cut model, batch)")
         args, kwargs = call = model_inputs(batch, self._call)
         check_samples(call, "the batch")
-        if self._kept is None:
-            self._kept = self._features(args, kwargs)
-        with torch.no_grad(), _outputs_of(self._teacher, self._kept) as of_teacher:
+        if self._positions is None:
+            self._positions = self._features(args, kwargs)
+        with torch.no_grad(), _record_outputs(self._teacher, self._positions) as of_teacher:
             self._renew_buffers()
-            expected = _run(self._teacher, args, kwargs, "teacher")
+            expected = _run_model(self._teacher, args, kwargs, "teacher")
         compare = self._comparison(expected)  # before the student runs, which may count what is no batch
-        with _outputs_of(student, [self._moved[path] for path in self._kept]) as of_student:
-            found = _run(student, args, kwargs, "student")
+        with _record_outputs(student, [self._moved[path] for path in self._positions]) as of_student:
+            found = _run_model(student, args, kwargs, "student")
         loss = compare(found)
-        parts = [part for path in self._kept for part in self._at_feature(path, of_student, of_teacher)]
+        parts = [part for path in self._positions for part in self._feature_losses(path, of_student, of_teacher)]
         loss = loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
         if not bool(torch.isfinite(loss)):
             raise CutError(f"the loss of this batch is {float(loss.detach())}: look at the weights of the student")
         return loss
 
     def _renew_buffers(self) -> None:
-        """The teacher's statistics as they are by now, for its forward may write into those of the copy."""
+        """Copy the present buffers of the teacher, as forward may write into the copy."""
         for own, its in zip(self._teacher.buffers(), self._source.buffers(), strict=True):
             own.copy_(its)
 
     def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
-        """What compares the student's output with the teacher's; raises `CutError` for one that makes no loss."""
-        theirs = _compared(expected)
+        """The comparison of the student's output with the teacher's; raises `CutError` if there is none."""
+        theirs = _compared_tensors(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
         if callable(self.outputs):
             compare_all = self.outputs
-            return lambda found: _one_number(compare_all(found, expected))
+            return lambda found: _as_scalar(compare_all(found, expected))
         have_classes = all(_has_classes(tensor) for tensor in theirs)
         if self.outputs == "kl" and not have_classes:
             raise CutError(
@@ -182,20 +281,20 @@ class Distillation:
             )
         way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) and have_classes else "mse"
         compare = self._divergence if way == "kl" else relative_error
-        return lambda found: _mean_of_all(compare, _compared(found), theirs)
+        return lambda found: _mean_comparison(compare, _compared_tensors(found), theirs)
 
     def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
-        """KL over classes, averaged over all else; of probabilities between the logits that they come from."""
+        """The KL divergence over classes, averaged over all else; probabilities are compared as logits."""
         found, expected = found.float(), expected.float()
-        self._are_scores = self._are_scores and _lie_between_0_and_1(expected) and _lie_between_0_and_1(found)
+        self._are_scores = self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(found)
         if not self._are_scores:
             self._form = "logits"
-            return self._choice_divergence(found, expected, _dim_of_one(expected.exp()))
-        dim = _dim_of_one(expected)
+            return self._choice_divergence(found, expected, _probability_dim(expected.exp()))
+        dim = _probability_dim(expected)
         self._form = "probabilities" if dim is None else "probabilities of one choice"
         if dim is not None:
-            return self._choice_divergence(_logarithm(found), _logarithm(expected), dim)
-        ours, theirs = (torch.logit(each, SATURATED) / self.temperature for each in (found, expected))
+            return self._choice_divergence(_safe_log(found), _safe_log(expected), dim)
+        ours, theirs = (torch.logit(each, LOGIT_EPSILON) / self.temperature for each in (found, expected))
         yes, no = (torch.sigmoid(sign * theirs) * _log_ratio(sign * theirs, sign * ours) for sign in (1, -1))
         return (yes + no).mean() * self.temperature**2
 
@@ -205,27 +304,30 @@ class Distillation:
         theirs = F.log_softmax(expected / self.temperature, dim)
         return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
 
-    def _at_feature(
+    def _feature_losses(
         self, path: str, of_student: Mapping[str, list[Tensor]], of_teacher: Mapping[str, list[Tensor]]
     ) -> list[Tensor]:
-        """What each call of a module differs by."""
-        assert self._kept is not None
+        """The losses of each call of a module."""
+        assert self._positions is not None
         theirs, ours = of_teacher.get(path, []), of_student.get(self._moved[path], [])
-        kept = self._kept[path]
+        kept = self._positions[path]
         if len(kept) != len(theirs) and all(_are_equal(one, kept[0]) for one in kept):
             kept = [kept[0]] * len(theirs)
         if not len(kept) == len(theirs) == len(ours):
             raise CutError(
-                f"{shown(path)!r} runs {len(theirs)} times in the teacher, {len(ours)} times in the student and "
+                f"{printable(path)!r} runs {len(theirs)} times in the teacher, {len(ours)} times in the student and "
                 f"{len(kept)} times for the first batch: its calls cannot be compared; leave it out of features="
             )
         pairs = zip(ours, theirs, kept, strict=True)
-        return [self._at_call(path, found, selected(expected, positions)) for found, expected, positions in pairs]
+        return [
+            self._call_loss(path, found, select_positions(expected, positions)) for found, expected, positions in pairs
+        ]
 
-    def _at_call(self, path: str, found: Tensor, expected: Tensor) -> Tensor:
+    def _call_loss(self, path: str, found: Tensor, expected: Tensor) -> Tensor:
         if found.shape != expected.shape:
             raise CutError(
-                f"{shown(path)!r} gives the shape {list(found.shape)} in the student and {list(expected.shape)} at the "
+                f"{printable(path)!r} gives the shape {list(found.shape)} in the student and {list(expected.shape)} "
+                "at the "
                 "kept indices of the teacher: is the student the model that the receipt is of, and not cut again "
                 "since? features=False leaves them out"
             )
@@ -234,84 +336,86 @@ class Distillation:
     # -------------------------------------------------------------- features
 
     def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[Positions]]:
-        """The modules that are compared, each with what stays of its output in each call."""
-        if self._edits is None or self._wanted is False:
+        """The compared modules, each with the remaining positions of its output for each call."""
+        if self._edits is None or self._requested_features is False:
             return {}
         try:
             graph = trace(self._teacher, args, kwargs)
         except TraceError as error:
-            raise CutError(f"the batch does not go through the teacher: {shown(str(error), 300)}") from error
+            raise CutError(f"the batch does not go through the teacher: {printable(str(error), 300)}") from error
         axes = graph.free_axes(inputs=True, outputs=True)  # what `outputs=` of the cut model's trace had left free, too
-        keeps = keeps_of(axes, self._edits)
+        keeps = keep_masks_of(axes, self._edits)
         found = {}
         for path in (path for path in self._paths(graph) if path in self._moved):
             nodes = float_outputs(graph, path)
             if not nodes:
-                raise CutError(f"{shown(path)!r} gives no floating-point tensor: leave it out of features=")
+                raise CutError(f"{printable(path)!r} gives no floating-point tensor: leave it out of features=")
             found[path] = [positions_of(axes, keeps, node) for node in nodes]
         return found
 
     def _paths(self, graph: DataflowGraph) -> list[str]:
-        if isinstance(self._wanted, bool):
-            have_one = [path for path in _repeated(graph) if path in self._moved and float_outputs(graph, path)]
-            return _evenly(have_one, MOST_FEATURES)
+        if isinstance(self._requested_features, bool):
+            have_one = [path for path in _repeated_modules(graph) if path in self._moved and float_outputs(graph, path)]
+            return _evenly_spaced(have_one, MAX_FEATURES)
         found: dict[str, None] = {}
         known = [path for path in graph.modules if path]
-        for entry in self._wanted:
+        for entry in self._requested_features:
             matching = [path for path in known if path == entry or fnmatchcase(path, entry)]
             if not matching:
-                raise UnknownPathError(f"no module {shown(entry)!r} runs: {nearest(entry, known)}")
+                raise UnknownPathError(f"no module {printable(entry)!r} runs: {closest_match_hint(entry, known)}")
             found.update(dict.fromkeys(matching))
         return list(found)
 
     def __repr__(self) -> str:
-        if self._edits is None or self._wanted is False:
+        if self._edits is None or self._requested_features is False:
             inside = ", outputs alone"
-        elif self._kept is None:
+        elif self._positions is None:
             inside = ", features of modules that the first batch tells"
         else:
-            inside = f", features of {len(self._kept)} modules"
+            inside = f", features of {len(self._positions)} modules"
         other = "outputs by a function" if callable(self.outputs) else "squared differences"
         form = "" if self._form == "logits" else f", outputs are {self._form}"
         how = f"temperature {self.temperature:g}{form}" if self.outputs in ("auto", "kl") else other
-        return f"<Distillation from {shown(type(self._teacher).__name__)}: {how}{inside}>"
+        return f"<Distillation from {printable(type(self._teacher).__name__)}: {how}{inside}>"
 
 
 def relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """The mean squared difference relative to the variance of what is expected."""
+    """The mean squared difference relative to the variance of the expected values."""
     expected = expected.float()
     spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
     return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
 
 
 def _class_dim(logits: Tensor) -> int:
-    """The last dimension, or that behind the batch of images."""
+    """The last dimension, or the second one for images."""
     return 1 if logits.dim() >= 4 else -1
 
 
 def _has_classes(output: Tensor) -> bool:
-    """Whether there is something to choose from: over a single class, or over the samples, no distribution is meant."""
+    """True if an output has more than one class."""
     return output.dim() > 1 and output.shape[_class_dim(output)] > 1
 
 
-def _mean_of_all(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
-    """What each tensor of two outputs compares to; raises `CutError` where they are of other shapes."""
+def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    """The mean comparison of all tensors of two outputs; raises `CutError` for other shapes."""
     if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs] or not ours:
         shapes = [[list(tensor.shape) for tensor in each] for each in (ours, theirs)]
         raise CutError(f"the student gives {shapes[0]} and the teacher {shapes[1]}: pass outputs=a function of both")
     return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
 
 
-def _one_number(value: Any) -> Tensor:
-    """What the user's function gave, as a scalar."""
+def _as_scalar(value: Any) -> Tensor:
+    """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
-        found = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {shown(type(value).__name__)}"
+        found = (
+            f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
+        )
         raise CutError(f"outputs= gave {found}: return a tensor of one number, as a mean")
     return value.reshape(())
 
 
 def float_outputs(graph: DataflowGraph, path: str) -> list[Any]:
-    """The first tensor of floating-point numbers that a module gave in each call that gave one."""
+    """The first floating-point output of each call of a module."""
     firsts = (
         next((node for node in call.outputs if node.dtype.is_floating_point), None)
         for call in graph.modules[path].calls
@@ -326,21 +430,21 @@ def _are_equal(one: Positions, other: Positions) -> bool:
 # ------------------------------------------------------------- probabilities
 
 
-def _lie_between_0_and_1(values: Tensor) -> bool:
+def _are_within_unit_interval(values: Tensor) -> bool:
     least, greatest = values.detach().aminmax()
     return bool((least >= 0) & (greatest <= 1))
 
 
-def _dim_of_one(shares: Tensor) -> int | None:
-    """The dimension of the classes over which positive numbers add up to 1, if there is one."""
+def _probability_dim(shares: Tensor) -> int | None:
+    """The dimension along which probabilities sum to 1, if there is one."""
     shares = shares.detach()
     for dim in dict.fromkeys((_class_dim(shares) % shares.dim(), shares.dim() - 1, 1)):
-        if shares.shape[dim] > 1 and bool(((shares.sum(dim) - 1).abs() < ADDS_UP).all()):
+        if shares.shape[dim] > 1 and bool(((shares.sum(dim) - 1).abs() < SUM_TOLERANCE).all()):
             return dim
     return None
 
 
-def _logarithm(shares: Tensor) -> Tensor:
+def _safe_log(shares: Tensor) -> Tensor:
     return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
 
 
@@ -351,32 +455,32 @@ def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
 # ------------------------------------------------------------------- choices
 
 
-def _check(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: Any) -> None:
+def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: Any) -> None:
     if not isinstance(teacher, nn.Module):
-        raise CutError(f"the teacher is a {shown(type(teacher).__name__)}: pass the uncut nn.Module")
+        raise CutError(f"the teacher is a {printable(type(teacher).__name__)}: pass the uncut nn.Module")
     if receipt is not None and not isinstance(receipt, Receipt):
-        raise CutError(f"the receipt is a {shown(type(receipt).__name__)}: pass what plan.cut(model) gave")
+        raise CutError(f"the receipt is a {printable(type(receipt).__name__)}: pass what plan.cut(model) gave")
     if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
-        raise CutError(f"temperature={shown(repr(temperature))}: give a number above 0")
+        raise CutError(f"temperature={printable(repr(temperature))}: give a number above 0")
     if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
-        raise CutError(f"weight={shown(repr(weight))}: give a number of at least 0")
+        raise CutError(f"weight={printable(repr(weight))}: give a number of at least 0")
     if not callable(outputs) and outputs not in ("auto", "kl", "mse"):
-        raise CutError(f"outputs={shown(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
+        raise CutError(f"outputs={printable(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
 
 
 def _paths_wanted(features: Any) -> bool | list[str]:
-    """What was passed as `features`, as a list where it names modules."""
+    """The `features` argument, as a list if it names modules."""
     if isinstance(features, bool):
         return features
     every = [features] if isinstance(features, str) or not isinstance(features, Iterable) else list(features)
     wrong = next((each for each in every if not isinstance(each, str)), None)
     if wrong is not None or features is None:
-        raise CutError(f"features={shown(repr(features))}: give paths of modules, True for some or False for none")
+        raise CutError(f"features={printable(repr(features))}: give paths of modules, True for some or False for none")
     return every
 
 
-def _repeated(graph: DataflowGraph) -> list[str]:
-    """The modules with children that have a sibling of their class; else the model's children that have weights."""
+def _repeated_modules(graph: DataflowGraph) -> list[str]:
+    """The modules with siblings of their class, else the model's children with weights."""
     paths = [path for path in graph.modules if path]
     inner = {path.rpartition(".")[0] for path in paths}
     kinds: dict[tuple[str, type], list[str]] = {}
@@ -390,15 +494,15 @@ def _repeated(graph: DataflowGraph) -> list[str]:
     return [path for path in paths if "." not in path and graph.modules[path].params] or paths
 
 
-def _evenly(every: list[str], most: int) -> list[str]:
+def _evenly_spaced(every: list[str], most: int) -> list[str]:
     if len(every) <= most:
         return every
     step = (len(every) - 1) / (most - 1)
     return [every[round(at * step)] for at in range(most)]
 
 
-def _compared(output: Any) -> list[Tensor]:
-    """The tensors of an output that are compared: the logits where it has such, else all floating-point ones."""
+def _compared_tensors(output: Any) -> list[Tensor]:
+    """The compared tensors of an output: the logits, else all floating-point ones."""
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         return [logits]
@@ -413,12 +517,12 @@ def _are_logits(output: Any) -> bool:
 
 
 def _sharing_copy(teacher: nn.Module) -> nn.Module:
-    """The modules once more, with the same parameters and without their hooks, in eval mode."""
+    """A copy of the modules with shared parameters and without hooks, in eval mode."""
     try:
         shared = copy.deepcopy(teacher, {id(tensor): tensor for tensor in teacher.parameters()})
     except Exception as error:  # of the classes of what is in the model
         raise CutError(
-            f"the teacher cannot be copied ({type(error).__name__}: {shown(str(error), 200)}): detach what it holds"
+            f"the teacher cannot be copied ({type(error).__name__}: {printable(str(error), 200)}): detach what it holds"
         ) from error
     for module in shared.modules():
         for name in CALL_HOOKS:
@@ -426,19 +530,20 @@ def _sharing_copy(teacher: nn.Module) -> nn.Module:
     return shared.eval()
 
 
-def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
+def _run_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
     try:
         return model(*args, **kwargs)
     except Exception as error:
         raise CutError(
-            f"the batch does not go through the {role}: {type(error).__name__}: {shown(str(error), 300)}; a batch is "
+            f"the batch does not go through the {role}: {type(error).__name__}: {printable(str(error), 300)}; a "
+            "batch is "
             "what forward takes, or a pair of that and a target"
         ) from error
 
 
 @contextmanager
-def _outputs_of(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, list[Tensor]]]:
-    """What these modules give in each call while this thread runs the model; nothing is registered on them."""
+def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str, list[Tensor]]]:
+    """Record the outputs of modules while this thread runs the model."""
     every = dict(model.named_modules(remove_duplicate=False))
     names = {id(every[path]): path for path in paths if path in every}
     found: dict[str, list[Tensor]] = {}

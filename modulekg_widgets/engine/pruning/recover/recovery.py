@@ -1,4 +1,4 @@
-"""A cut with all that it may come with: statistics renewed, outputs compensated, copies cut alike."""
+"""A cut with recalibrated statistics, compensated outputs and cut copies."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, shown
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.copies import Target, checked_copies
-from modulekg_widgets.engine.pruning.cut.cut import Copied, cut
+from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies
+from modulekg_widgets.engine.pruning.cut.cut import CopyToCut, cut
+from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
-from modulekg_widgets.engine.pruning.cut.optimizers import Optimizers
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.cut.replicas import refuse_resizing
-from modulekg_widgets.engine.pruning.recover.compensation import Compensated, compensated
-from modulekg_widgets.engine.pruning.recover.mixing import Correction
-from modulekg_widgets.engine.pruning.recover.passes import Batches, TracedCall, on_stage
-from modulekg_widgets.engine.pruning.recover.reference import parameters_of_model
-from modulekg_widgets.engine.pruning.recover.statistics import renewed
-from modulekg_widgets.engine.torch_runtime.parallel import inside
-from modulekg_widgets.engine.tracing.held import held_tensors
+from modulekg_widgets.engine.pruning.recover.compensation import CompensationRow, LayerCorrection, compensate_layers
+from modulekg_widgets.engine.pruning.recover.recalibration import recalibrated_statistics
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, TracedCall, run_as_cut
+from modulekg_widgets.engine.pruning.recover.uncut_reference import parameters_of_model
+from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
+from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Values = dict[str, NewValue]
 
@@ -38,7 +37,7 @@ def cut_and_recover(
     copies: Any = (),
     undo: bool = True,
 ) -> Receipt:
-    """Cut a model, all or nothing; what batches have to say is known before anything changes.
+    """Cut a model, all or nothing; batches run before anything changes.
 
     `axes` are the names of axes by parameter and dimension, for the report. Raises what `cut` raises, and `CutError`
     for batches that do not fit.
@@ -46,80 +45,84 @@ def cut_and_recover(
     for name, value in (("compensate", compensate), ("undo", undo)):
         if not isinstance(value, bool):
             what = ": pass batches as recalibrate=…, and compensate=True" if name == "compensate" else ""
-            raise CutError(f"{name}= is a {shown(type(value).__name__)}, and True or False is asked for{what}")
+            raise CutError(f"{name}= is a {printable(type(value).__name__)}, and True or False is asked for{what}")
     if edits.tensors or edits.removal:
         refuse_resizing(model)  # before batches run
-    model = inside(model)
+    model = unwrap_model(model)
     none = isinstance(copies, tuple) and not copies
     targets = [] if none else checked_copies(walk(model), copies, edits)
     if recalibrate is None:
         if compensate:
             raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")
-        return cut(model, edits, optimizer, copies=[Copied(target, {}) for target in targets], undo=undo)
+        return cut(model, edits, optimizer, copies=[CopyToCut(target, {}) for target in targets], undo=undo)
     modules = [target for target in targets if isinstance(target.inner, nn.Module)]
     batches = Batches(model, recalibrate, traced, once=not compensate and not modules)
     training = bool(traced.training)
-    rows: tuple[Compensated, ...] = ()
-    corrections: list[Correction] = []
+    rows: tuple[CompensationRow, ...] = ()
+    corrections: list[LayerCorrection] = []
     if compensate:
-        rows, corrections = compensated(model, edits, training, batches, axes)
-    values = _values(model, edits, training, batches, corrections)
-    ties = _names_in_common(model)
-    copied = [Copied(each, _of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets]
+        rows, corrections = compensate_layers(model, edits, training, batches, axes)
+    values = _values_after_cut(model, edits, training, batches, corrections)
+    ties = _tied_names(model)
+    copied = [
+        CopyToCut(each, _values_of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets
+    ]
     receipt = cut(model, edits, optimizer, values, copied, undo)
     receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
     return receipt
 
 
 def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
-    """Renew the running statistics of a model as it is, all or nothing.
+    """Recalibrate the running statistics of a model, all or nothing.
 
     Raises `CutError` for batches that do not fit.
     """
     return cut_and_recover(model, Edits(()), None, traced, {}, batches)
 
 
-def _values(
-    model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[Correction]
+def _values_after_cut(
+    model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[LayerCorrection]
 ) -> Values:
-    """What the tensors of a model hold once it is cut."""
-    found = _corrected(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = on_stage(model, edits, training, lambda stage: renewed(stage, batches), found)
+    """The new values of a model's tensors after the cut."""
+    found = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
+    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), found)
     return {**found, **statistics}
 
 
-def _corrected(full: Mapping[str, torch.Tensor], corrections: Sequence[Correction]) -> Values:
+def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[LayerCorrection]) -> Values:
     found: Values = {}
     for correction in corrections:
-        empty = next((name for name in correction.needs() if full[name].is_meta), None)
+        empty = next((name for name in correction.parameter_names() if full[name].is_meta), None)
         if empty is not None:
-            raise CutError(f"{shown(empty)} is on the meta device and has no data: load it before weights are fitted")
+            raise CutError(
+                f"{printable(empty)} is on the meta device and has no data: load it before weights are fitted"
+            )
         found.update(correction.values(full))
     return found
 
 
-def _names_in_common(model: nn.Module) -> dict[str, list[str]]:
-    """By the name of each parameter and buffer all names of that tensor."""
+def _tied_names(model: nn.Module) -> dict[str, list[str]]:
+    """All names of each parameter and buffer."""
     walked = walk(model)
     names: dict[int, list[str]] = {}
-    for held in held_tensors(walked, walked.places()):
+    for held in named_registered_tensors(walked, walked.all_paths()):
         names.setdefault(id(held.tensor), []).append(held.name)
     return {name: every for every in names.values() for name in every}
 
 
-def _of_copy(
-    target: Target,
+def _values_of_copy(
+    target: CopyTarget,
     edits: Edits,
     training: bool,
     batches: Batches,
-    corrections: Sequence[Correction],
+    corrections: Sequence[LayerCorrection],
     values: Values,
     ties: Mapping[str, Sequence[str]],
 ) -> Values:
-    """Of a copy: the same compensation of its own weights; statistics from its own passes, in a dictionary ours."""
+    """The new values of a copy: its own compensation, and statistics from its own runs if it is a module."""
     if isinstance(target.inner, nn.Module):
-        return _values(target.inner, edits, training, batches, corrections)
+        return _values_after_cut(target.inner, edits, training, batches, corrections)
     full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}
-    own = [each for each in corrections if each.needs() <= full.keys()]
-    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected(full, own)}
+    own = [each for each in corrections if each.parameter_names() <= full.keys()]
+    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
     return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice

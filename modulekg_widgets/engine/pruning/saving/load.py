@@ -1,4 +1,4 @@
-"""Loading: all is checked before a tensor is read, and the model is handed over when all of it is there."""
+"""Loads a model folder: everything is checked before a tensor is read."""
 
 from __future__ import annotations
 
@@ -10,65 +10,77 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, shown
+from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.cut.staging import put_in_place
-from modulekg_widgets.engine.pruning.saving.empty import built_empty
-from modulekg_widgets.engine.pruning.saving.folder import check_exists, check_rivals, checked_folder, read_bytes
-from modulekg_widgets.engine.pruning.saving.manifest import EXTRA_FILE, TENSOR_FILE, Manifest, plan_file, read_manifest
-from modulekg_widgets.engine.pruning.saving.origin import Origin, Trusted
-from modulekg_widgets.engine.pruning.saving.origins import read_origin
-from modulekg_widgets.engine.pruning.saving.tensor_file import Stored, TensorFile, open_tensors
-from modulekg_widgets.engine.pruning.saving.twins import Anatomy, set_attributes
-from modulekg_widgets.engine.torch_runtime.look import Stage
+from modulekg_widgets.engine.pruning.cut.transaction import apply_edits
+from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
+from modulekg_widgets.engine.pruning.saving.library_origins import read_origin
+from modulekg_widgets.engine.pruning.saving.model_folder import (
+    EXTRA_FILE,
+    TENSOR_FILE,
+    Manifest,
+    check_exists,
+    check_foreign_files,
+    checked_folder,
+    plan_file_name,
+    read_bytes,
+    read_manifest,
+)
+from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, set_attributes
+from modulekg_widgets.engine.pruning.saving.origin import Origin, TrustedClasses
+from modulekg_widgets.engine.pruning.saving.tensor_file import StoredTensor, TensorFile, open_tensors
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 
-Replay = Callable[[bytes, nn.Module], object]  # cuts a model by the text of a plan
-SPARE_NUMBERS = 1 << 25  # what a model without weights may compute beside its tensors: tables, masks
-CALLS_PER_TENSOR, SPARE_CALLS = 100, 100_000
+ApplyPlan = Callable[[bytes, nn.Module], object]  # cuts a model by the text of a plan
+EXTRA_NUMBERS = 1 << 25  # what a model without weights may compute beside its tensors: tables, masks
+CALLS_PER_TENSOR, EXTRA_CALLS = 100, 100_000
 
 
-def load(folder: Any, classes: Sequence[Any], replay: Replay) -> nn.Module:
-    """The model of a folder in eval mode; raises `ModelFolderError` for anything else, with nothing half loaded."""
+def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Module:
+    """The model of a folder in eval mode; raises `ModelFolderError` for anything else."""
     path = checked_folder(folder)
-    trusted = Trusted(classes)
+    trusted = TrustedClasses(classes)
     check_exists(path)
     manifest = read_manifest(path)
-    check_rivals(path, set(manifest.files))
+    check_foreign_files(path, set(manifest.files))
     origin = read_origin(manifest, path, trusted)
-    plans = [read_bytes(path, plan_file(at)) for at in range(manifest.cuts)]
+    plans = [read_bytes(path, plan_file_name(at)) for at in range(manifest.cuts)]
     with ExitStack() as stack:
         files = [stack.enter_context(open_tensors(os.path.join(path, name)))
                  for name in (TENSOR_FILE, EXTRA_FILE) if name in manifest.files or name == TENSOR_FILE]  # fmt: skip
-        model = _empty(origin, plans, replay, [each for file in files for each in file.stored.values()])
-        found = Anatomy.of(model)
-        sources = _sources(found, files, manifest)
+        model = _build_cut_model(origin, plans, apply_plan, [each for file in files for each in file.stored.values()])
+        found = ModelSignature.of(model)
+        sources = _tensor_sources(found, files, manifest)
         set_attributes(found, manifest.attributes)
         values = {name: file.read(name) for name, file in sources.items()}
-    return _filled(found, values)
+    return _with_tensors(found, values)
 
 
-def _empty(origin: Origin, plans: Sequence[bytes], replay: Replay, stored: Sequence[Stored]) -> nn.Module:
-    """The model without weights, cut as it was."""
-    numbers = 4 * sum(each.nbytes // each.dtype.itemsize for each in stored) + SPARE_NUMBERS
-    calls = CALLS_PER_TENSOR * len(stored) + SPARE_CALLS
+def _build_cut_model(
+    origin: Origin, plans: Sequence[bytes], apply_plan: ApplyPlan, stored: Sequence[StoredTensor]
+) -> nn.Module:
+    """The model without weights, cut as saved."""
+    numbers = 4 * sum(each.nbytes // each.dtype.itemsize for each in stored) + EXTRA_NUMBERS
+    calls = CALLS_PER_TENSOR * len(stored) + EXTRA_CALLS
     try:
-        model = built_empty(origin.build, numbers, calls)
+        model = build_with_empty_weights(origin.build, numbers, calls)
         for text in plans:
-            replay(text, model)
+            apply_plan(text, model)
     except ModelFolderError:
         raise
     except ModuleKGError as error:
         raise ModelFolderError(f"the plan in the folder is none of the model there: {error}") from error
     except Exception as error:
         raise ModelFolderError(
-            f"the model cannot be built from what the folder says ({type(error).__name__}: {shown(str(error), 200)}): "
+            f"the model cannot be built from what the folder says ({type(error).__name__}: "
+            f"{printable(str(error), 200)}): "
             "it was saved with another release of its library, or changed since"
         ) from error
     return model
 
 
-def _sources(found: Anatomy, files: Sequence[TensorFile], manifest: Manifest) -> dict[str, TensorFile]:
-    """Where each tensor of the model lies; raises `ModelFolderError` where the two do not agree in all."""
+def _tensor_sources(found: ModelSignature, files: Sequence[TensorFile], manifest: Manifest) -> dict[str, TensorFile]:
+    """The file of each tensor; raises `ModelFolderError` if model and files do not match."""
     firsts = found.first_names
     tied = {name: first for name, first in firsts.items() if name != first}
     if tied != dict(manifest.tied):
@@ -76,34 +88,35 @@ def _sources(found: Anatomy, files: Sequence[TensorFile], manifest: Manifest) ->
     sources: dict[str, TensorFile] = {}
     for file in files:
         for name, stored in file.stored.items():
-            _check(name, stored, found, sources)
+            _check_tensor(name, stored, found, sources)
             sources[name] = file
     for name, first in firsts.items():
         if first not in sources:
             raise ModelFolderError(
-                f"the folder has no tensor {shown(name)!r}, which the model has: not all of it is there"
+                f"the folder has no tensor {printable(name)!r}, which the model has: not all of it is there"
             )
     return sources
 
 
-def _check(name: str, stored: Stored, found: Anatomy, sources: Mapping[str, TensorFile]) -> None:
+def _check_tensor(name: str, stored: StoredTensor, found: ModelSignature, sources: Mapping[str, TensorFile]) -> None:
     if name in sources or found.first_names.get(name) != name:
         raise ModelFolderError(
-            f"the folder has a tensor {shown(name)!r}, which the model has not: it is of another model"
+            f"the folder has a tensor {printable(name)!r}, which the model has not: it is of another model"
         )
     tensor = found.by_name[name].tensor
     if tuple(tensor.shape) != stored.shape:
         raise ModelFolderError(
-            f"{shown(name)} in the folder has the shape {list(stored.shape)}, and in the model {list(tensor.shape)}: "
+            f"{printable(name)} in the folder has the shape {list(stored.shape)}, and in the model "
+            f"{list(tensor.shape)}: "
             "the tensors are those of another model, or of another cut"
         )
     alike = tensor.is_floating_point() == stored.dtype.is_floating_point
     if not alike or (tensor.dtype != stored.dtype and not tensor.is_floating_point()):
-        raise ModelFolderError(f"{shown(name)} in the folder is {stored.dtype}, and in the model {tensor.dtype}")
+        raise ModelFolderError(f"{printable(name)} in the folder is {stored.dtype}, and in the model {tensor.dtype}")
 
 
-def _filled(found: Anatomy, values: Mapping[str, torch.Tensor]) -> nn.Module:
+def _with_tensors(found: ModelSignature, values: Mapping[str, torch.Tensor]) -> nn.Module:
     by_name = {name: values[first] for name, first in found.first_names.items()}
-    stage = Stage(found.walked.modules, None, None)
-    put_in_place(found.walked, stage, Edits(()), lambda edit, tensor: tensor, by_name)
+    stage = Sandbox(found.walked.modules, None, None)
+    apply_edits(found.walked, stage, Edits(()), lambda edit, tensor: tensor, by_name)
     return found.model.eval()

@@ -1,4 +1,4 @@
-"""What a model was before its cuts, and how it is built anew."""
+"""Builders of models as they were before their cuts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, shown
-from modulekg_widgets.engine.pruning.cut.edits import Edits, Whole
+from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
 
 
 class SavedCut(NamedTuple):
-    """One cut of a model: what it edits, how it is applied to another one, and its text for a file."""
+    """One cut: its edits, a function that applies it, and its text in a file."""
 
     edits: Edits
     apply: Callable[[nn.Module], object]
@@ -21,51 +21,51 @@ class SavedCut(NamedTuple):
 
 
 class Origin(Protocol):
-    """How a model is built anew, as it was before its cuts."""
+    """Builds a model as it was before its cuts."""
 
     def document(self) -> dict[str, Any]:
-        """What the manifest tells of it, as JSON."""
+        """The builder as JSON for the manifest."""
         ...
 
     def build(self) -> nn.Module:
-        """The model, by the code of its library or class."""
+        """Build the model by its library or class."""
         ...
 
 
-class Trusted:
-    """The classes and functions of the caller's that a folder may name."""
+class TrustedClasses:
+    """The caller's classes and functions that a folder may name."""
 
-    def __init__(self, given: Sequence[Any] = ()) -> None:
-        wrong = next((each for each in given if not callable(each)), None)
+    def __init__(self, classes: Sequence[Any] = ()) -> None:
+        wrong = next((each for each in classes if not callable(each)), None)
         if wrong is not None:
             raise ModelFolderError(
-                f"classes= has a {shown(type(wrong).__name__)}: pass classes, or functions that build a model"
+                f"classes= has a {printable(type(wrong).__name__)}: pass classes, or functions that build a model"
             )
-        self._given = {path_of(each): each for each in given}
+        self._by_path = {import_path(each): each for each in classes}
 
     def find(self, path: str) -> Any:
-        """What a path names, or None; nothing is imported."""
-        return self._given.get(path)
+        """The object at a path, or None; nothing is imported."""
+        return self._by_path.get(path)
 
     @property
     def names(self) -> list[str]:
-        return sorted(self._given)
+        return sorted(self._by_path)
 
 
-def path_of(value: Any) -> str:
-    """The path by which a class or function is imported."""
+def import_path(value: Any) -> str:
+    """The import path of a class or function."""
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def before_cuts(cuts: Sequence[SavedCut]) -> dict[str, Whole]:
-    """The attributes that cuts change, with what they were before the first of them."""
-    found: dict[str, Whole] = {}
+def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
+    """The old values of all attributes that the cuts change."""
+    found: dict[str, SizeValue] = {}
     for cut in cuts:
-        for path, (before, _) in cut.edits.settings.items():
+        for path, (before, _) in cut.edits.all_attributes.items():
             found.setdefault(path, before)
     return found
 
 
-def fresh(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy of a document: a library may change what it is given."""
+def deep_copied(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy of a document."""
     return copy.deepcopy(dict(document))

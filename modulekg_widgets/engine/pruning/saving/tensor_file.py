@@ -1,4 +1,4 @@
-"""Files of safetensors: written a tensor at a time, and read after all of the header has been checked."""
+"""Safetensors files: written tensor by tensor, and read after the header is checked."""
 
 from __future__ import annotations
 
@@ -8,25 +8,37 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.errors import ModelFolderError, shown
-from modulekg_widgets.engine.safe_files import BINARY, NO_LINK, NO_WAITING, PATHLIKE
-from modulekg_widgets.engine.safetensors_header import DTYPES, LENGTH, METADATA, HeaderEntry, HeaderError, read_header
+from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
+from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
+from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
+from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
+from modulekg_widgets.engine.safetensors_header import (
+    DTYPES,
+    LENGTH_BYTES,
+    METADATA,
+    HeaderEntry,
+    HeaderError,
+    read_header,
+)
 
-ALIGNED = 64  # bytes: where the widest registers begin
+ALIGNMENT = 64  # bytes: where the widest registers begin
 # the dtypes that torch has, and of which it counts whole elements
 TORCH_DTYPES = {
     name: getattr(torch, word) for name, (bits, word) in DTYPES.items() if bits >= 8 and hasattr(torch, word)
 }
-BY_WORD = {str(dtype).removeprefix("torch."): dtype for dtype in TORCH_DTYPES.values()}
-NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+DTYPES_BY_NAME = {str(dtype).removeprefix("torch."): dtype for dtype in TORCH_DTYPES.values()}
+FORMAT_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
-class ToWrite(NamedTuple):
-    """A tensor that is written; `make` is called when its turn comes, so that slices need not all exist at once."""
+class TensorWrite(NamedTuple):
+    """A tensor to write; `make` returns its values when its turn comes."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,7 +46,7 @@ class ToWrite(NamedTuple):
     make: Callable[[], torch.Tensor]
 
 
-class Stored(NamedTuple):
+class StoredTensor(NamedTuple):
     """A tensor in a file."""
 
     shape: tuple[int, ...]
@@ -43,96 +55,159 @@ class Stored(NamedTuple):
     nbytes: int
 
 
-def write_tensors(file: IO[bytes], tensors: Iterable[ToWrite], metadata: Mapping[str, str]) -> None:
-    """Write tensors one by one; raises `ModelFolderError` for a dtype that the format has not."""
-    every = sorted(tensors, key=_rank)
+def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Mapping[str, str]) -> None:
+    """Write tensors one by one; raises `ModelFolderError` for unsupported dtypes."""
+    every = sorted(tensors, key=_alignment_order)
     header: dict[str, Any] = {METADATA: dict(metadata)}
     end = 0
     for each in every:
-        if each.dtype not in NAMES:
-            raise ModelFolderError(f"{shown(each.name)} is {each.dtype}, which safetensors has not: convert it first")
+        if each.dtype not in FORMAT_NAMES:
+            raise ModelFolderError(
+                f"{printable(each.name)} is {each.dtype}, which safetensors has not: convert it first"
+            )
         start, end = end, end + math.prod(each.shape) * each.dtype.itemsize
-        header[each.name] = {"dtype": NAMES[each.dtype], "shape": list(each.shape), "data_offsets": [start, end]}
+        header[each.name] = {"dtype": FORMAT_NAMES[each.dtype], "shape": list(each.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + LENGTH) % ALIGNED)
-    file.write(len(text).to_bytes(LENGTH, "little"))
+    text += b" " * (-(len(text) + LENGTH_BYTES) % ALIGNMENT)
+    file.write(len(text).to_bytes(LENGTH_BYTES, "little"))
     file.write(text)
     for each in every:
-        file.write(_bytes(each))
+        file.write(_tensor_bytes(each))
 
 
-def _rank(each: ToWrite) -> tuple[bool, int]:
-    """So that each tensor stands at a multiple of its items' size, and of `ALIGNED` bytes where sizes allow it.
+def _alignment_order(each: TensorWrite) -> tuple[bool, int]:
+    """Sort key that aligns each tensor to its item size, and to `ALIGNMENT` bytes where possible.
 
     Whoever maps the file into memory computes as fast, and to the last bit the same, as with tensors of his own.
     """
-    return math.prod(each.shape) * each.dtype.itemsize % ALIGNED != 0, -each.dtype.itemsize
+    return math.prod(each.shape) * each.dtype.itemsize % ALIGNMENT != 0, -each.dtype.itemsize
 
 
-def _bytes(each: ToWrite) -> memoryview:
+def _tensor_bytes(each: TensorWrite) -> memoryview:
     tensor = each.make().detach().resolve_conj().resolve_neg()
     if tuple(tensor.shape) != each.shape or tensor.dtype is not each.dtype or tensor.is_meta:
-        raise ModelFolderError(f"{shown(each.name)} has no values, or changed while it was saved: save again")
-    return _memory(tensor.cpu().contiguous())
+        raise ModelFolderError(f"{printable(each.name)} has no values, or changed while it was saved: save again")
+    return _memory_view(tensor.cpu().contiguous())
 
 
-def _memory(tensor: torch.Tensor) -> memoryview:
+def _memory_view(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
     flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
     return memoryview(flat)
 
 
 class TensorFile:
-    """An open file of tensors, of which the header has been read and checked."""
+    """An open safetensors file with a checked header."""
 
-    def __init__(self, file: IO[bytes], stored: dict[str, Stored], metadata: dict[str, str]) -> None:
+    def __init__(self, file: IO[bytes], stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
         self._file, self.stored, self.metadata = file, stored, metadata
 
     def read(self, name: str) -> torch.Tensor:
-        """A tensor in memory of its own."""
+        """Read a tensor into memory of its own."""
         found = self.stored[name]
         with torch.inference_mode(False):
             tensor = torch.empty(found.shape, dtype=found.dtype, device="cpu")
         self._file.seek(found.start)
-        if found.nbytes and self._file.readinto(_memory(tensor)) != found.nbytes:  # type: ignore[attr-defined]
-            raise ModelFolderError(f"the file ends within {shown(name)}: it changed while it was read")
+        if found.nbytes and self._file.readinto(_memory_view(tensor)) != found.nbytes:  # type: ignore[attr-defined]
+            raise ModelFolderError(f"the file ends within {printable(name)}: it changed while it was read")
         return tensor
 
 
 @contextmanager
 def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
-    """A file of tensors; raises `ModelFolderError` for anything else, without a byte of a tensor read."""
+    """Open a safetensors file; raises `ModelFolderError` for anything else."""
     name = os.path.basename(path)
     if os.path.islink(path):
-        raise ModelFolderError(f"{shown(name)} is a link, which may lead out of the folder: put the file itself there")
+        raise ModelFolderError(
+            f"{printable(name)} is a link, which may lead out of the folder: put the file itself there"
+        )
     try:
-        handle = os.open(path, os.O_RDONLY | BINARY | NO_WAITING | NO_LINK)
+        handle = os.open(path, os.O_RDONLY | BINARY | NONBLOCKING | NO_FOLLOW)
     except (OSError, ValueError) as error:
-        reason = shown(getattr(error, "strerror", None) or str(error))
-        raise ModelFolderError(f"{shown(name)} cannot be read ({reason}): save the model again") from error
+        reason = printable(getattr(error, "strerror", None) or str(error))
+        raise ModelFolderError(f"{printable(name)} cannot be read ({reason}): save the model again") from error
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
-        raise ModelFolderError(f"{shown(name)} is no ordinary file: save the model again")
+        raise ModelFolderError(f"{printable(name)} is no ordinary file: save the model again")
     with os.fdopen(handle, "rb") as file:
         try:
-            entries, metadata = read_header(lambda offset, length: _part(file, offset, length), found.st_size)
-            yield TensorFile(file, {key: _stored(key, entry) for key, entry in entries.items()}, metadata)
+            entries, metadata = read_header(lambda offset, length: _read_range(file, offset, length), found.st_size)
+            yield TensorFile(file, {key: _stored_tensor(key, entry) for key, entry in entries.items()}, metadata)
         except HeaderError as error:
-            raise ModelFolderError(f"{shown(name)} is no safetensors file: {error}") from error
+            raise ModelFolderError(f"{printable(name)} is no safetensors file: {error}") from error
         except (ValueError, RecursionError, OSError) as error:
             if isinstance(error, ModelFolderError):
                 raise
-            raise ModelFolderError(f"{shown(name)} is no safetensors file: {shown(str(error))}") from error
+            raise ModelFolderError(f"{printable(name)} is no safetensors file: {printable(str(error))}") from error
 
 
-def _part(file: IO[bytes], offset: int, length: int) -> bytes:
+def _read_range(file: IO[bytes], offset: int, length: int) -> bytes:
     file.seek(offset)
     return file.read(length)
 
 
-def _stored(name: str, entry: HeaderEntry) -> Stored:
-    dtype = BY_WORD.get(entry.dtype)
+def _stored_tensor(name: str, entry: HeaderEntry) -> StoredTensor:
+    dtype = DTYPES_BY_NAME.get(entry.dtype)
     if dtype is None:
-        raise HeaderError(f"{shown(name)} is of the dtype {entry.dtype}, which this torch has not")
-    return Stored(entry.shape, dtype, entry.start, entry.nbytes)
+        raise HeaderError(f"{printable(name)} is of the dtype {entry.dtype}, which this torch has not")
+    return StoredTensor(entry.shape, dtype, entry.start, entry.nbytes)
+
+
+# -------------------- The tensors of a saved model by name, shape and tie
+
+
+@dataclass(frozen=True)
+class SavedContent:
+    """The tensors to save: of a cut model, or slices of a whole one, read one by one."""
+
+    signature: ModelSignature  # of the cut model: its own, or that of one without weights
+    tensor_of: Callable[[str], torch.Tensor]  # as it is in the model that is saved
+    value_of: Callable[[str], torch.Tensor]  # as the folder has it
+
+    def tensors(self, unsaved: bool) -> Iterator[TensorWrite]:
+        """Each tensor once under its first name, in the state_dict or outside of it."""
+        for held in self.signature.tensors:
+            name = held.name
+            if (name in self.signature.unsaved) is unsaved and self.signature.first_names[name] == name:
+                yield TensorWrite(
+                    name, tuple(held.tensor.shape), self.tensor_of(name).dtype, partial(self.value_of, name)
+                )
+
+
+def full_content(found: ModelSignature) -> SavedContent:
+    """The content of a whole model."""
+
+    def tensor_of(name: str) -> torch.Tensor:
+        return found.by_name[name].tensor
+
+    return SavedContent(found, tensor_of, tensor_of)
+
+
+def cut_content(found: ModelSignature, cut: ModelSignature, edits: Edits, new_paths: Mapping[str, str]) -> SavedContent:
+    """The remaining slices of a whole model; `cut` is the signature of the cut model without weights."""
+    paths = {now: before for before, now in new_paths.items()}
+    names = {held.name: _renamed(held.name, paths) for held in cut.tensors}
+    by_name = {name: edit for edit in edits.tensors for name in edit.names}
+    slice_of = slicer(edits, lambda name: found.by_name[name].tensor.detach())
+    derived = recomputed_values(found.walked, edits)
+
+    def tensor_of(name: str) -> torch.Tensor:
+        return found.by_name[names[name]].tensor
+
+    def value_of(name: str) -> torch.Tensor:
+        if names[name] in derived:
+            return derived[names[name]].tensor
+        edit = by_name.get(names[name])
+        return tensor_of(name) if edit is None else slice_of(edit)
+
+    return SavedContent(cut, tensor_of, value_of)
+
+
+def _renamed(name: str, paths: Mapping[str, str]) -> str:
+    """The name of a tensor whose module has moved to another path."""
+    path = name.rpartition(".")[0]
+    while path not in paths:
+        path = path.rpartition(".")[0]
+    within = name[len(path) + 1 :] if path else name
+    return f"{paths[path]}.{within}" if paths[path] else within

@@ -1,8 +1,8 @@
-"""Sensitivity: how much a loss rises without each index of each axis."""
+"""Sensitivity analysis: the rise of a loss when each index of each axis is removed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,35 +10,35 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.axes.algebra import Term
 from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
-from modulekg_widgets.engine.errors import CutError, TraceError, shown
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.errors import CutError, TraceError, printable
 from modulekg_widgets.engine.pruning.importance.calibration import (
     NO_TARGET,
     Call,
+    batch_count,
     check_batches,
     check_samples,
     finite_loss,
     inputs_and_target,
-    length_of,
     parameters_with_data,
 )
-from modulekg_widgets.engine.pruning.plan.choice import Choice
-from modulekg_widgets.engine.pruning.sensitivity.removal import Pass, Removal
-from modulekg_widgets.engine.torch_runtime.drawn_items import drawn_apart
-from modulekg_widgets.engine.torch_runtime.inputs import input_tensors
-from modulekg_widgets.engine.torch_runtime.structure import with_tensors
+from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
+from modulekg_widgets.engine.pruning.sensitivity.index_removal import IndexRemoval, RecordedRun
+from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.rng import with_isolated_rng
 
 Loss = Callable[..., Any]
 Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
-MOST_NAMED = 12  # lines that a legend tells apart
+MAX_LEGEND_ENTRIES = 12  # lines that a legend tells apart
 
 
 def sensitivity(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> pd.DataFrame:
-    """How much a loss rises when each index of the axes is removed, one at a time; nothing is changed.
+    """The rise of a loss when each index of the axes is removed, one at a time.
 
     The loss is computed, not estimated: of the recorded pass only the operators that depend on the index run again.
     The model runs in eval mode.
@@ -92,18 +92,18 @@ def sensitivity(
 def sensitivity_steps(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> Steps:
-    """The same a step at a time, so that other work can go on in between; gives the table at the end.
+    """The sensitivity as a generator of steps, with the table as its result.
 
     A step removes one index in one batch: after each comes how many are done, and of how many, None where the batches
     have no length.
     """
-    chosen = _chosen(graph, axes)
+    chosen = _selected_axes(graph, axes)
     rises = {axis: np.zeros(axis.size) for axis in chosen}
     size = sum(axis.size for axis in chosen)
-    length = length_of(batches)
+    length = batch_count(batches)
     total = None if length is None else size * length
     count = done = 0
-    for own, call, target in passes_of_batches(graph, batches, loss):
+    for own, call, target in trace_batches(graph, batches, loss):
         count += 1
         for axis, index, increase in _increases(own, chosen, call, target, loss, f"batch {count - 1}"):
             rises[axis][index] += increase
@@ -118,29 +118,29 @@ def sensitivity_steps(
     })  # fmt: skip
 
 
-def _chosen(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
+def _selected_axes(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
     if not isinstance(graph, DataflowGraph):
-        raise CutError(f"sensitivity is of a traced graph, got {shown(type(graph).__name__)}: pass mk.trace(…)")
+        raise CutError(f"sensitivity is of a traced graph, got {printable(type(graph).__name__)}: pass mk.trace(…)")
     parameters_with_data(graph, "sensitivity")
     if wanted is None:
         return list(graph.axes.free)
-    named = Choice(graph.axes, "index", None, None).named(wanted)
+    named = AxisChoice(graph.axes, "index", None, None).resolve(wanted)
     frozen = next((axis for axis in named if axis.frozen is not None), None)
     if frozen is not None:
-        raise CutError(f"{shown(frozen.name)} cannot be cut: {shown(str(frozen.frozen), 300)}")
+        raise CutError(f"{printable(frozen.name)} cannot be cut: {printable(str(frozen.frozen), 300)}")
     return named
 
 
-def passes_of_batches(
+def trace_batches(
     graph: DataflowGraph, batches: Iterable[Any], loss: Loss
 ) -> Iterator[tuple[DataflowGraph, Call, Any]]:
-    """Each batch with a graph of a pass in its shapes."""
+    """Each batch with a trace in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
-        raise CutError(f"batches= is a {shown(type(batches).__name__)}: pass a list of batches or a DataLoader")
+        raise CutError(f"batches= is a {printable(type(batches).__name__)}: pass a list of batches or a DataLoader")
     # one that left the mode to the model may be of a pass in train mode
     known: dict[object, DataflowGraph] = {_shapes(graph, graph.call): graph} if graph.training is False else {}
-    for number, batch in enumerate(drawn_apart(batches)):
+    for number, batch in enumerate(with_isolated_rng(batches)):
         call, target = inputs_and_target(batch, graph, loss)
         check_samples(call, f"batch {number}")
         shapes = _shapes(graph, call)
@@ -148,8 +148,8 @@ def passes_of_batches(
             try:
                 known[shapes] = trace(graph.model, *call, training=False)
             except TraceError as error:
-                name = shown(type(graph.model).__name__)
-                raise CutError(f"batch {number} does not go through {name}: {shown(str(error), 300)}") from error
+                name = printable(type(graph.model).__name__)
+                raise CutError(f"batch {number} does not go through {name}: {printable(str(error), 300)}") from error
         yield known[shapes], call, target
 
 
@@ -157,7 +157,7 @@ def _shapes(graph: DataflowGraph, call: Call) -> object:
     try:
         return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in input_tensors(graph.model, *call))
     except (TypeError, TraceError) as error:
-        raise CutError(f"a batch does not fit forward: {shown(str(error), 300)}") from error
+        raise CutError(f"a batch does not fit forward: {printable(str(error), 300)}") from error
 
 
 def _increases(
@@ -165,36 +165,36 @@ def _increases(
 ) -> Iterator[tuple[Axis, int, float]]:
     axes: Axes = own.axes
     try:
-        whole = Pass(axes, *call)
+        whole = RecordedRun(axes, *call)
     except TraceError as error:
-        raise CutError(f"{which} cannot be followed: {shown(str(error), 300)}") from error
-    before = loss_of(loss, whole.output, target, which)
-    removal = Removal(axes, whole)
-    same = Choice(axes, "index", None, None)
+        raise CutError(f"{which} cannot be followed: {printable(str(error), 300)}") from error
+    before = compute_loss(loss, whole.output, target, which)
+    removal = IndexRemoval(axes, whole)
+    same = AxisChoice(axes, "index", None, None)
     for axis in chosen:
-        terms: list[Term] = [each.term for each in same.named(axis) if each.size == axis.size]
+        terms: list[Term] = [each.term for each in same.resolve(axis) if each.size == axis.size]
         for index in range(axis.size):
             keeps = {term: np.arange(axis.size) != index for term in terms[:1]}
-            without = f"{which} without index {index} of {shown(axis.name)}"
-            yield axis, index, loss_of(loss, removal.output(keeps), target, without) - before if keeps else 0.0
+            without = f"{which} without index {index} of {printable(axis.name)}"
+            yield axis, index, compute_loss(loss, removal.output(keeps), target, without) - before if keeps else 0.0
 
 
-def loss_of(loss: Loss, output: Any, target: Any, which: str) -> float:
-    """What the user's function gives; raises `CutError` where that is no finite number."""
+def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
+    """The loss as a finite number; raises `CutError` otherwise."""
     given = () if target is NO_TARGET else (target,)
     try:
         with torch.no_grad():  # copies, for a loss may write into what it gets
             value = loss(*(with_tensors(each, lambda tensor: tensor.detach().clone()) for each in (output, *given)))
     except Exception as error:  # whatever a user's function raises
         raise CutError(
-            f"the loss stopped on the output of {which}: {type(error).__name__}: {shown(str(error), 300)}; it is "
+            f"the loss stopped on the output of {which}: {type(error).__name__}: {printable(str(error), 300)}; it is "
             f"called as loss(output{', target' if given else ''})"
         ) from error
     return finite_loss(value, which)
 
 
 def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw what each axis costs: the rise of the loss as more of its indices go, those that cost least first.
+    """Plot the rise of the loss over the share of removed indices, the cheapest first.
 
     The rises of single indices are added up, which is an estimate of what they cost together.
 
@@ -236,9 +236,61 @@ def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
         lines += ax.plot(np.arange(len(rises) + 1) / len(rises), costs, label=str(name))
     ax.set_xlabel("share of the indices that is gone")
     ax.set_ylabel("rise of the loss")
-    if 0 < len(lines) <= MOST_NAMED:
+    if 0 < len(lines) <= MAX_LEGEND_ENTRIES:
         beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
         legend = ax.legend(lines, [" "] * len(lines), fontsize="small", **beside)
         for text, line in zip(legend.get_texts(), lines, strict=True):
             text.set(text=line.get_label(), parse_math=False)  # names are any text, also such as begin with "_"
     return ax
+
+
+# -------------------- The measured loss of a model without many indices at once
+
+
+DroppedIndices = Mapping[str, Sequence[int]]  # by the names of the axes
+LossSteps = Generator[tuple[int, int | None], None, list[float]]
+
+
+def masked_losses(
+    graph: DataflowGraph, batches: Iterable[Any], loss: Callable[..., Any], drops: Sequence[DroppedIndices]
+) -> LossSteps:
+    """The mean loss over batches of the whole model, then without each of `drops`; nothing is changed.
+
+    Indices that go are zero wherever they are made, and norms over all of a dimension leave them out: the model gives
+    what a cut that renews no statistics leaves, but for numbers that its code computes from sizes. It runs in eval
+    mode. After each pass comes how many are done, and of how many, None where the batches have no length. Raises
+    `CutError` for batches that do not fit or are none, and a loss that gives no finite number.
+    """
+    parameters_with_data(graph, "the loss")
+    sums, count, done = np.zeros(1 + len(drops)), 0, 0
+    length = batch_count(batches)
+    total = None if length is None else length * len(sums)
+    for own, call, target in trace_batches(graph, batches, loss):
+        which = f"batch {count}"
+        count += 1
+        try:
+            whole = RecordedRun(own.axes, *call)
+        except TraceError as error:
+            raise CutError(f"{which} cannot be followed: {printable(str(error), 300)}") from error
+        removal = IndexRemoval(own.axes, whole)
+        for at, dropped in enumerate([{}, *drops]):
+            keeps = _keep_masks(own.axes, dropped)
+            output = removal.output(keeps) if keeps else whole.output
+            sums[at] += compute_loss(loss, output, target, f"{which} without what goes" if keeps else which)
+            done += 1
+            yield done, total
+    if not count:
+        raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+    return (sums / count).tolist()
+
+
+def _keep_masks(axes: Axes, dropped: DroppedIndices) -> KeepMasks:
+    """The masks of remaining indices; axes that the trace does not have are ignored."""
+    found: KeepMasks = {}
+    for name, indices in dropped.items():
+        axis = axes.find_by_name(name)
+        if axis is not None and len(indices):
+            if max(indices) >= axis.size:
+                raise CutError(f"{printable(name)} has {axis.size} indices in a batch: index {max(indices)} is none")
+            found[axis.term] = ~np.isin(np.arange(axis.size), list(indices))
+    return found

@@ -1,4 +1,4 @@
-"""Functions as modules: each function that a forward calls is served by a module that its owner lists."""
+"""`mk.rewrite.function_modules`: the context in which every function that a forward calls is a module."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.keywords import called_as
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.function_modules.dispatch import (
+    FunctionDispatcher,
+    FunctionModuleSession,
+    sessions,
+)
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.listening import listener_of
-from modulekg_widgets.engine.rewriting.function_modules.recording import record
-from modulekg_widgets.engine.rewriting.function_modules.serving import Server, Session, sessions
+from modulekg_widgets.engine.rewriting.function_modules.interception import interceptor_of
+from modulekg_widgets.engine.rewriting.function_modules.recording import record_functions
 from modulekg_widgets.engine.torch_runtime.state import is_script
 
 
@@ -47,7 +51,7 @@ class FunctionModules:
     False
     """
 
-    def __init__(self, model: nn.Module, session: Session) -> None:
+    def __init__(self, model: nn.Module, session: FunctionModuleSession) -> None:
         self.model = model
         self._session = session
         self._entered = 0
@@ -65,17 +69,17 @@ class FunctionModules:
         self._session.install(places)
 
     def deactivate(self) -> None:
-        """Give each module its own forward and its own children back; does nothing when they have them."""
+        """Give each module its own forward and children back; does nothing when inactive."""
         self._session.remove()
 
     def is_active(self) -> bool:
-        """Whether the model's functions are served by modules now."""
+        """Returns True if the model's functions are served by modules now."""
         return self._session.active
 
     @property
     def modules(self) -> dict[str, nn.Module]:
         """The function modules, or what was put in their place, by dotted name."""
-        return {name: module for server in self._session.servers for name, module in server.listed()}
+        return {name: module for server in self._session.servers for name, module in server.named_function_modules()}
 
     @property
     def names(self) -> list[str]:
@@ -99,14 +103,14 @@ class FunctionModules:
 
     def __repr__(self) -> str:
         state = "active" if self.is_active() else "not active"
-        lines = [f"<FunctionModules of {shown(type(self.model).__name__)}: {len(self)}, {state}>"]
+        lines = [f"<FunctionModules of {printable(type(self.model).__name__)}: {len(self)}, {state}>"]
         for name, module in list(self.modules.items())[:12]:
-            what = module.site if isinstance(module, FunctionModule) else shown(type(module).__name__)
-            lines.append(f"  {shown(name)}: {what}")
+            what = module.site if isinstance(module, FunctionModule) else printable(type(module).__name__)
+            lines.append(f"  {printable(name)}: {what}")
         return "\n".join(lines + ["  …"] * (len(self) > 12))
 
 
-@called_as("mk.rewrite.function_modules")
+@explain_keywords("mk.rewrite.function_modules")
 def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
 
@@ -154,10 +158,10 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
     if is_script(root):
         raise RewritingError("the model is TorchScript, whose functions no module can serve: pass the one before")
     _check_inactive(places)
-    return FunctionModules(root, Session(places, record(root, args, kwargs)))
+    return FunctionModules(root, FunctionModuleSession(places, record_functions(root, args, kwargs)))
 
 
-@called_as("mk.rewrite.activate")
+@explain_keywords("mk.rewrite.activate")
 def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
 
@@ -206,7 +210,7 @@ def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | Non
 
 
 def deactivate(model: nn.Module) -> None:
-    """Give each module of a model its own forward back; does nothing for a model that has it.
+    """Give each module of a model its own forward back; does nothing when inactive.
 
     Parameters
     ----------
@@ -225,8 +229,8 @@ def deactivate(model: nn.Module) -> None:
     >>> mk.rewrite.deactivate(nn.Linear(4, 2))
     """
     root = walk(model).modules[0]
-    listener = listener_of(root)
-    if not isinstance(listener, Server):
+    listener = interceptor_of(root)
+    if not isinstance(listener, FunctionDispatcher):
         return
     if listener.session.model() is not None and listener.session.model() is not root:
         raise RewritingError("this module is part of a model that uses function modules: deactivate that model")
@@ -234,7 +238,7 @@ def deactivate(model: nn.Module) -> None:
 
 
 def is_active(model: nn.Module) -> bool:
-    """Whether function modules serve the functions of this model, or of the model that it is part of.
+    """Returns True if function modules serve the functions of this model, or of a model around it.
 
     Parameters
     ----------
@@ -253,11 +257,11 @@ def is_active(model: nn.Module) -> bool:
     >>> mk.rewrite.is_active(nn.Linear(4, 2))
     False
     """
-    return isinstance(listener_of(walk(model).modules[0]), Server)
+    return isinstance(interceptor_of(walk(model).modules[0]), FunctionDispatcher)
 
 
 def _check_inactive(places: Walk) -> None:
     for index, module in enumerate(places.modules):
-        if listener_of(module) is not None:
-            where = shown(places.path(index)) or "the model"
+        if interceptor_of(module) is not None:
+            where = printable(places.path(index)) or "the model"
             raise RewritingError(f"{where} uses function modules already: leave that context, or deactivate them")

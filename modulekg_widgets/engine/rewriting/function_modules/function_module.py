@@ -1,4 +1,4 @@
-"""One function call of a forward, as a module; and how modules and function modules are asked for."""
+"""The module that stands for one function call, and tests for classes and functions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,73 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
-from modulekg_widgets.engine.rewriting.function_modules.functions import Function, checked_function, function_name
+from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
 from modulekg_widgets.engine.tracing.source import Source
+
+# -------------------- Canonical names of functions, as `relu` for `F.relu` and `x.relu_()`, or `add` for `x + y`
+
+
+Function = Callable[..., Any]
+
+# further names of the same function, as torch documents them
+_ALIASES = {
+    "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat", "divide": "div", "eq_": "eq",
+    "greater": "gt", "greater_equal": "ge", "imatmul": "matmul", "less": "lt", "less_equal": "le", "multiply": "mul",
+    "negative": "neg", "not_equal": "ne", "row_stack": "vstack", "rsub": "sub", "subtract": "sub",
+    "swapaxes": "transpose", "swapdims": "transpose", "true_divide": "div", "truediv": "div",
+    "upsample": "interpolate", "upsample_bilinear": "interpolate", "upsample_nearest": "interpolate",
+}  # fmt: skip
+_ROOTS = ("torch", "torchvision", "_operator", "math")
+
+
+def function_name(function: Any) -> str:
+    """Returns the common name of a function in all its forms, as `relu`, `add` or `getitem`."""
+    operator = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)  # custom operators
+    name = str(operator or getattr(function, "__name__", ""))
+    name = name.rpartition("::")[2].partition(".")[0]
+    if name.startswith("__") and name.endswith("__"):
+        name = _without_operator_prefix(name.strip("_"))
+    elif getattr(function, "__module__", None) == "_operator":
+        name = _without_operator_prefix(name)
+    else:
+        name = name.rstrip("_").removesuffix("_with_indices") or name
+    return _ALIASES.get(name, name)
+
+
+def _without_operator_prefix(name: str) -> str:
+    """Removes the prefix of reflected and in-place operators: `add` for `radd` and `iadd`."""
+    plain = name[1:]
+    return plain if name[:1] in ("r", "i") and plain in _BINARY else name
+
+
+_BINARY = {
+    "add", "sub", "mul", "div", "matmul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift",
+}  # fmt: skip
+
+
+def checked_function_name(function: Any) -> str:
+    """The name of a function of torch or of an operator of one's own; raises `RewritingError` for any other object."""
+    home = getattr(function, "__module__", None) or ""
+    of_tensor = getattr(function, "__objclass__", None) or type(getattr(function, "__self__", None))
+    known = home.partition(".")[0] in _ROOTS or (issubclass(torch.Tensor, of_tensor) and of_tensor is not object)
+    custom = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)
+    if callable(function) and (known or custom) and function_name(function):
+        return function_name(function)
+    what = getattr(function, "__qualname__", None) or repr(function)
+    raise RewritingError(
+        f"{printable(str(what))} is neither a module class nor a function of torch: look for classes as nn.Conv2d, for "
+        "functions as F.relu or torch.add, or for an operator made by torch.library.custom_op"
+    )
+
+
+# ----------------------------------------
 
 
 @dataclass(frozen=True)
 class ArgumentLayout:
-    """What stands for a tensor in the record of a call."""
+    """A placeholder for a tensor in a recorded call: shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -31,7 +89,7 @@ class ArgumentLayout:
 
 @dataclass(frozen=True, eq=False)
 class CallSite:
-    """Where a forward calls a function: the source line, and how many calls of it that line has made before."""
+    """The place of a function call in a forward: source line, and how often that line called it before."""
 
     name: str  # among the function modules of its owner
     function: Function
@@ -40,7 +98,7 @@ class CallSite:
     args: tuple[Any, ...]  # of the recorded call, with layouts for tensors
     kwargs: Mapping[str, Any]
     result: Any
-    by_writing: bool = False  # what it returns is not used, what it writes is
+    is_side_effect: bool = False  # what it returns is not used, what it writes is
 
     def __deepcopy__(self, memo: Any) -> CallSite:
         return self  # it says where code stands, which copies share
@@ -51,7 +109,7 @@ class CallSite:
 
 
 class FunctionModule(nn.Module):
-    """A function that a forward calls, as a module: it takes what the function takes and gives what it gives.
+    """A function that a forward calls, as a module with the same arguments and results.
 
     Attributes
     ----------
@@ -98,11 +156,11 @@ class FunctionModule(nn.Module):
 
 # ---------------------------------------- what is looked for: a class of modules, a function, or one of several
 
-Test = Callable[[nn.Module], bool]
+ModuleTest = Callable[[nn.Module], bool]
 
 
-def test_of(what: Any, include_super_class: bool) -> Test:
-    """Whether a module is of a class, with its subclasses or exactly, or calls a function; of a tuple: one of them.
+def module_matcher(what: Any, include_super_class: bool) -> ModuleTest:
+    """Returns a test for modules of a class (or of its subclasses), or for function modules of a function.
 
     Raises `RewritingError` for anything else.
     """
@@ -111,30 +169,33 @@ def test_of(what: Any, include_super_class: bool) -> Test:
     if isinstance(what, tuple | list):
         if not what:
             raise RewritingError("got an empty list: name at least one module class or function to look for")
-        tests = [test_of(one, include_super_class) for one in what]
+        tests = [module_matcher(one, include_super_class) for one in what]
         return lambda module: any(test(module) for test in tests)
     if not isinstance(what, type):
-        return _calls(checked_function(what))
+        return _calls(checked_function_name(what))
     if _can_be_module(what):
         return _of_class(what) if include_super_class else lambda module: nominal_class(module) is what
-    raise RewritingError(f"no module is of the class {shown(what.__name__)}: look for a subclass of torch.nn.Module")
-
-
-def functions_in(pattern: Sequence[Any]) -> bool:
-    """Whether a pattern asks for functions."""
-    return any(
-        functions_in(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType) for one in pattern
+    raise RewritingError(
+        f"no module is of the class {printable(what.__name__)}: look for a subclass of torch.nn.Module"
     )
 
 
-def _of_class(cls: type) -> Test:
+def has_functions(pattern: Sequence[Any]) -> bool:
+    """True if a pattern contains functions."""
+    return any(
+        has_functions(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType)
+        for one in pattern
+    )
+
+
+def _of_class(cls: type) -> ModuleTest:
     return lambda module: issubclass(type(module), cls)
 
 
-def _calls(name: str) -> Test:
+def _calls(name: str) -> ModuleTest:
     return lambda module: type(module) is FunctionModule and function_name(module.function) == name
 
 
 def _can_be_module(cls: type) -> bool:
-    """Whether a class is one of modules, or stands beside `nn.Module` among the bases of one."""
+    """True if the class is a module class, or a mixin of one."""
     return issubclass(cls, nn.Module) or any(_can_be_module(sub) for sub in type.__subclasses__(cls))

@@ -1,11 +1,11 @@
-"""Which functions the forwards of a model call, in which order: found by running it, which leaves it as it is."""
+"""The recording of the functions that the forwards of a model call, by running an isolated copy."""
 
 from __future__ import annotations
 
 import dis
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,20 +15,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import TraceError, shown
+from modulekg_widgets.engine.errors import TraceError, printable
 from modulekg_widgets.engine.identity.walk import Walk, nominal_class, walk
-from modulekg_widgets.engine.rewriting.function_modules.fitting import held_by
-from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
-from modulekg_widgets.engine.rewriting.function_modules.functions import Function
-from modulekg_widgets.engine.rewriting.function_modules.listening import ForwardRun, Listener
-from modulekg_widgets.engine.torch_runtime.inputs import call_arguments, input_tensors, list_hint
-from modulekg_widgets.engine.torch_runtime.look import Stage, look
-from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, SCHEMA, OpOverloadPacket
-from modulekg_widgets.engine.torch_runtime.restore import Kept
-from modulekg_widgets.engine.torch_runtime.shadow import ALL
-from modulekg_widgets.engine.torch_runtime.state import is_script, registry, set_mode
-from modulekg_widgets.engine.torch_runtime.structure import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.unfused import PlainAttention
+from modulekg_widgets.engine.rewriting.function_modules.compatibility import owned_tensor_test
+from modulekg_widgets.engine.rewriting.function_modules.function_module import (
+    ArgumentLayout,
+    CallSite,
+    Function,
+    FunctionModule,
+    function_name,
+)
+from modulekg_widgets.engine.rewriting.function_modules.interception import ForwardInterceptor, ForwardRun
+from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
+from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.isolation.state_guard import StateSnapshot
+from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, SCHEMA, OpOverloadPacket
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
@@ -52,12 +56,12 @@ class FunctionCall:
     start: int
     end: int = 0
     result: Any = None
-    by_writing: bool = False  # what it returns is not used, what it writes is
+    is_side_effect: bool = False  # what it returns is not used, what it writes is
 
 
 @dataclass(eq=False)
-class Recorded:
-    """What was called, and the graph of the trace while there is one."""
+class FunctionRecording:
+    """The recorded function calls, with the graph of the trace if there is one."""
 
     graph: Dataflow | None = None
     runs: Runs = field(default_factory=dict)
@@ -67,8 +71,8 @@ class Recorded:
         return len(self.graph.operators) if self.graph is not None else 0
 
 
-def record(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
-    """What each forward calls on these inputs: in eval and training mode, without and with gradients.
+def record_functions(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
+    """Records the functions that each forward calls: in eval and train mode, with and without gradients.
 
     A way of calling the model that raises is left out, unless it is the present one. Where a pass keeps something for
     later ones, as a table that is made once, a second pass follows. Raises `TraceError`.
@@ -95,28 +99,28 @@ def record(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Run
     return found
 
 
-def record_graph(graph: Dataflow) -> Recorded:
+def record_functions_of_graph(graph: Dataflow) -> FunctionRecording:
     """The model of a graph traced again, as it was called there, with the functions and their operators."""
-    recorded = Recorded()
+    recorded = FunctionRecording()
 
     def make(root: nn.Module) -> Dataflow:
         recorded.graph, recorded.runs = Dataflow(root), {}
         return recorded.graph
 
-    def listen(places: Walk, stage: Stage) -> None:
-        for index in owners(places):
+    def listen(places: Walk, stage: Sandbox) -> None:
+        for index in intercepted_modules(places):
             _Recorder(places, index, recorded).install()
 
-    trace_dataflow(graph.model, *graph.call, training=graph.training, make=make, prepare=listen)
+    trace_dataflow(graph.model, *graph.call, training=graph.training, graph_type=make, prepare=listen)
     return recorded
 
 
-def owners(places: Walk) -> list[int]:
-    """The modules whose forwards are listened to: the model, and all but torch's own that are a function's module."""
-    return [at for at, module in enumerate(places.modules) if not at or not _is_function_already(places, at, module)]
+def intercepted_modules(places: Walk) -> list[int]:
+    """Returns the indices of modules to intercept: the root, and all but torch's single-function modules."""
+    return [at for at, module in enumerate(places.modules) if not at or not _is_single_function(places, at, module)]
 
 
-def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
+def _is_single_function(places: Walk, index: int, module: nn.Module) -> bool:
     if is_script(module) or isinstance(module, FunctionModule):
         return True
     forward = getattr(nominal_class(module), "forward", None)
@@ -125,66 +129,66 @@ def _is_function_already(places: Walk, index: int, module: nn.Module) -> bool:
 
 
 def _on_device(places: Walk, given: Any) -> Any:
-    """The inputs, without data when the model has none."""
+    """Returns the inputs, on the meta device if the model is there."""
     states = (registry(state, PARAMETERS) for state in places.states)
     on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
     return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
 
 
 def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
-    def run(stage: Stage) -> Runs:
-        recorded = Recorded()
+    def run(stage: Sandbox) -> Runs:
+        recorded = FunctionRecording()
         copied = places.with_modules(stage.modules)
         root, (args, kwargs) = stage.model, stage.held
         set_mode(copied.states, training)
-        recorders = [_Recorder(copied, index, recorded) for index in owners(copied)]
+        recorders = [_Recorder(copied, index, recorded) for index in intercepted_modules(copied)]
         for recorder in recorders:
             recorder.install()
         try:
-            before = Kept(copied.modules, ())
+            before = StateSnapshot(copied.modules, ())
             # that a mode is on keeps torch's attention layers from being fused
-            with torch.set_grad_enabled(gradients), nullcontext() if fused else PlainAttention():
+            with torch.set_grad_enabled(gradients), nullcontext() if fused else AttentionSlowPath():
                 root(*args, **kwargs)
                 if before.has_changed():
                     root(*args, **kwargs)
         except Exception as error:
-            raise _explained(error, root, given) from error
+            raise _recording_error(error, root, given) from error
         finally:
             for recorder in recorders:
                 recorder.remove()
         return recorded.runs
 
-    return look(places.modules, given, run, ALL)
+    return run_isolated(places.modules, given, run, ALL)
 
 
-def _explained(error: Exception, root: nn.Module, given: Any) -> TraceError:
+def _recording_error(error: Exception, root: nn.Module, given: Any) -> TraceError:
     inputs = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in input_tensors(root, *given)) or "no tensors"
     return TraceError(
-        f"the forward pass of {shown(type(root).__name__)} stopped while its functions were recorded: "
-        f"{type(error).__name__}: {shown(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
+        f"the forward pass of {printable(type(root).__name__)} stopped while its functions were recorded: "
+        f"{type(error).__name__}: {printable(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
         f"model(...) takes{list_hint(given[0])}"
     )
 
 
-class _Recorder(Listener):
-    def __init__(self, places: Walk, index: int, recorded: Recorded) -> None:
+class _Recorder(ForwardInterceptor):
+    def __init__(self, places: Walk, index: int, recorded: FunctionRecording) -> None:
         super().__init__(places.modules[index], places.path(index))
         self.recorded = recorded
         self.runs = recorded.runs.setdefault(index, [])
 
-    def begin(self) -> ForwardRun:
-        run = _Recording(self.recorded, held_by(self.owner))
+    def begin_run(self) -> ForwardRun:
+        run = _Recording(self.recorded, owned_tensor_test(self.owner))
         self.runs.append(run.calls)
         return run
 
 
 class _Recording(ForwardRun):
-    def __init__(self, recorded: Recorded, held: Callable[[Any], bool]) -> None:
+    def __init__(self, recorded: FunctionRecording, held: Callable[[Any], bool]) -> None:
         self.recorded = recorded
-        self.held = held
+        self.is_owned = held
         self.calls: list[FunctionCall] = []
 
-    def called(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # the layouts of before, as the function may write into its arguments
         given, named = self._layouts(args), self._layouts(kwargs)
         call = FunctionCall(function, source_of(frame), given, named, self.recorded.operators)
@@ -192,13 +196,13 @@ class _Recording(ForwardRun):
         if is_operation(function, result):
             call.end, call.result = self.recorded.operators, self._layouts(result)
             writes = result is None or any(result is value for value in (*args, *kwargs.values()))
-            call.by_writing = writes and (result is None or _is_statement(frame.f_code, frame.f_lasti))
+            call.is_side_effect = writes and (result is None or _is_statement(frame.f_code, frame.f_lasti))
             self.calls.append(call)
         return result
 
     def _layouts(self, value: Any) -> Any:
         """A value with layouts in the place of its tensors."""
-        return with_tensors(value, lambda t: ArgumentLayout(tuple(t.shape), t.dtype, self.held(t)))
+        return with_tensors(value, lambda t: ArgumentLayout(tuple(t.shape), t.dtype, self.is_owned(t)))
 
 
 def source_of(frame: FrameType) -> Source:
@@ -207,7 +211,7 @@ def source_of(frame: FrameType) -> Source:
 
 
 def is_operation(function: Any, result: Any) -> bool:
-    """Whether a function made or wrote tensors; the others ask questions, as `x.size()` does."""
+    """True if a function created or wrote tensors, unlike queries such as `x.size()`."""
     return next(tensors(result), None) is not None or (result is None and _writes(function))
 
 
@@ -221,7 +225,68 @@ def _writes(function: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_statement(code: CodeType, at: int) -> bool:
-    """Whether the instruction at an offset is a call whose result nothing takes."""
+    """True if the call at a bytecode offset is a statement, whose result is discarded."""
     instructions = list(dis.get_instructions(code))
     following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
     return following < len(instructions) and instructions[following].opname == "POP_TOP"
+
+
+# -------------------- Call sites: the places in a forward that call functions, each with one name
+
+
+CONTAINER_NAME = "function_modules"  # the child under which a module lists those of its functions
+Key = tuple[Source, Any, int]  # line, function, and how often that line has called it before
+
+
+class CallSites:
+    """The call sites of one forward, and the sequences in which its runs visited them."""
+
+    def __init__(self, runs: list[list[FunctionCall]]) -> None:
+        self.by_key: dict[Key, CallSite] = {}
+        counts: dict[str, int] = {}
+        ways: dict[tuple[str, ...], list[CallSite]] = {}
+        for calls in runs:
+            way = []
+            for key, call in zip(_keys(calls), calls, strict=True):
+                if key not in self.by_key:
+                    plain = "".join(c if c.isalnum() else "_" for c in function_name(call.function))
+                    at = counts[plain] = counts.get(plain, -1) + 1
+                    self.by_key[key] = _site(f"{plain}_{at}", key[2], call)
+                way.append(self.by_key[key])
+            ways.setdefault(tuple(site.name for site in way), way)
+        self.ways = list(ways.values())
+
+    def of(self, calls: list[FunctionCall]) -> list[CallSite | None]:
+        """The sites of the calls of a further run; None for one that no run of before has made."""
+        return [self.by_key.get(key) for key in _keys(calls)]
+
+
+def container_name(owner: nn.Module) -> str:
+    """The name under which a module lists its function modules: one that it does not have yet."""
+    state = module_state(owner)
+    taken = {*dir(type(owner)), *state, *state[MODULES], *state[PARAMETERS], *state[BUFFERS]}
+    name = CONTAINER_NAME
+    while name in taken:
+        name += "_"
+    return name
+
+
+def inactive_hint(path: str) -> str:
+    """Returns a hint for errors about names that exist only while function modules are active; else ""."""
+    return (
+        f"; a name in {CONTAINER_NAME} exists while function_modules is active"
+        if CONTAINER_NAME in path.split(".")
+        else ""
+    )
+
+
+def _keys(calls: list[FunctionCall]) -> Iterator[Key]:
+    counts: dict[tuple[Source, Any], int] = {}
+    for call in calls:
+        place = call.source, call.function
+        counts[place] = counts.get(place, -1) + 1
+        yield *place, counts[place]
+
+
+def _site(name: str, index: int, call: FunctionCall) -> CallSite:
+    return CallSite(name, call.function, call.source, index, call.args, call.kwargs, call.result, call.is_side_effect)

@@ -1,1 +1,1 @@
-"""Rewrites that are ready to use: folding, separable convolutions, fake quantisation, low-rank adapters."""
+"""Ready rewrites: folding, separable convolutions, fake quantization, low-rank adapters."""

@@ -1,4 +1,4 @@
-"""Folding batch norms into the layers before them: in eval mode one layer computes what two did.
+"""Folding of batch norms into the layers before them, for eval mode.
 
 A batch norm in eval mode is y = gamma (x - mean) / sqrt(var + eps) + beta per channel; behind a linear map that is one
 factor and one shift per output channel of the map (Jacob et al. 2018, section 3.2, arXiv 1712.05877).
@@ -14,20 +14,20 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from modulekg_widgets.engine.adapters import NORMS
-from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.flow import Flow
-from modulekg_widgets.engine.rewriting.recipes.layers import (
+from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
+from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     LAYERS,
+    ModuleFlow,
     ReplaceableLayers,
+    accumulation_dtype,
+    clone_module,
     identity_like,
     runs_as,
     torch_class,
-    twin,
-    widest,
 )
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
-from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.rewriting.replace import replace_modules
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.torch_runtime.private import BatchNorm, parameters_of
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
@@ -35,7 +35,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
 class Unfolded(NamedTuple):
-    """A batch norm that stays as it is, the layer before it (empty where there is none), and why."""
+    """A batch norm that was not folded: the layer before it (or ""), the norm, and the reason."""
 
     layer: str
     norm: str
@@ -43,7 +43,7 @@ class Unfolded(NamedTuple):
 
 
 class Folding(Recipe):
-    """The batch norms that were folded, those that were not, and the way back by `undo()`.
+    """The result of `fold_conv_bn`: folded and skipped batch norms; `undo()` reverts it.
 
     Attributes
     ----------
@@ -72,11 +72,15 @@ class Folding(Recipe):
 
     def lines(self) -> Iterator[str]:
         for layer, norm, why in self.skipped:
-            yield f"{shown(layer)} + {shown(norm)}: not folded, {why}" if layer else f"{shown(norm)}: not folded, {why}"
-        yield from (f"{shown(layer)} + {shown(norm)}" for layer, norm in self.pairs)
+            yield (
+                f"{printable(layer)} + {printable(norm)}: not folded, {why}"
+                if layer
+                else f"{printable(norm)}: not folded, {why}"
+            )
+        yield from (f"{printable(layer)} + {printable(norm)}" for layer, norm in self.pairs)
 
 
-@called_as("mk.rewrite.fold_conv_bn")
+@explain_keywords("mk.rewrite.fold_conv_bn")
 def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
     """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
 
@@ -115,30 +119,30 @@ def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | N
     """
     layers = ReplaceableLayers(model)
     _check_mode(layers)
-    flow = Flow(trace_dataflow(model, args, kwargs))
+    flow = ModuleFlow(trace_dataflow(model, args, kwargs))
     new: dict[str, nn.Module] = {}
     pairs: list[tuple[str, str]] = []
     skipped: list[Unfolded] = []
     for layer, norm in _candidates(flow):
-        why = _why_not(layer, norm, flow, layers)
+        why = _rejection_reason(layer, norm, flow, layers)
         if why:
             skipped.append(Unfolded(layer.path, norm.path, why))
             continue
         pairs.append((layer.path, norm.path))
         with torch.inference_mode(False), torch.no_grad():
-            new[layer.path], new[norm.path] = folded(layer.module, norm.module), identity_like(norm.module)
+            new[layer.path], new[norm.path] = fold_norm(layer.module, norm.module), identity_like(norm.module)
     skipped += _without_layer(flow, {norm for _, norm in pairs} | {entry.norm for entry in skipped})
-    return Folding(exchange(model, new, check=False), pairs=tuple(pairs), skipped=tuple(skipped))
+    return Folding(replace_modules(model, new, check=False), pairs=tuple(pairs), skipped=tuple(skipped))
 
 
-def folded(layer: Any, norm: Any) -> nn.Module:
+def fold_norm(layer: Any, norm: Any) -> nn.Module:
     """A new layer of the class of `layer` that computes what it and `norm` compute in eval mode.
 
     What there is one of for each channel is computed in float64; the weight is multiplied in float32 at least.
     """
-    new = twin(layer)
+    new = clone_module(layer)
     weight, bias = layer.weight, layer.bias
-    dtype = widest(weight)
+    dtype = accumulation_dtype(weight)
     mean, var = (tensor.to(dtype) for tensor in (norm.running_mean, norm.running_var))
     gamma, beta = (None if tensor is None else tensor.to(dtype) for tensor in (norm.weight, norm.bias))
     shift = None if bias is None else bias.to(dtype)
@@ -166,12 +170,13 @@ def _check_mode(layers: ReplaceableLayers) -> None:
     for path, module in layers:
         if module.training and (path == "" or isinstance(module, BatchNorm)):
             raise RewritingError(
-                f"{shown(path) or 'the model'} is in training mode, where a batch norm normalises by each batch: call "
+                f"{printable(path) or 'the model'} is in training mode, where a batch norm normalises by each batch: "
+                "call "
                 "model.eval(), then fold"
             )
 
 
-def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
+def _candidates(flow: ModuleFlow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
     """Each layer whose output a batch norm takes, with that norm."""
     for layer in flow.modules:
         if isinstance(layer.module, LAYERS):
@@ -179,7 +184,7 @@ def _candidates(flow: Flow) -> Iterator[tuple[ModuleNode, ModuleNode]]:
             yield from ((layer, norm) for norm in dict.fromkeys(norms))
 
 
-def _without_layer(flow: Flow, listed: set[str]) -> Iterator[Unfolded]:
+def _without_layer(flow: ModuleFlow, listed: set[str]) -> Iterator[Unfolded]:
     """The batch norms that take the output of no layer, as those that come before their convolution."""
     for node in flow.modules:
         if isinstance(node.module, BatchNorm) and node.path not in listed:
@@ -187,29 +192,34 @@ def _without_layer(flow: Flow, listed: set[str]) -> Iterator[Unfolded]:
             yield Unfolded("", node.path, why)
 
 
-def _why_not(layer: ModuleNode, norm: ModuleNode, flow: Flow, layers: ReplaceableLayers) -> str:
-    """Why a norm is not folded; empty when it is."""
-    why = layers.why_not(layer.module) or why_not_norm(norm.module, layers)
-    why = why or flow.why_not_between(layer, norm) or flow.why_read_outside(layer) or flow.why_read_outside(norm)
-    return why or why_not_channels(layer, norm)
+def _rejection_reason(layer: ModuleNode, norm: ModuleNode, flow: ModuleFlow, layers: ReplaceableLayers) -> str:
+    """Returns the reason why a norm is not folded; else an empty text."""
+    why = layers.rejection_reason(layer.module) or norm_rejection_reason(norm.module, layers)
+    why = (
+        why
+        or flow.not_sequential_reason(layer, norm)
+        or flow.external_read_reason(layer)
+        or flow.external_read_reason(norm)
+    )
+    return why or channel_mismatch_reason(layer, norm)
 
 
-def why_not_norm(norm: nn.Module, layers: ReplaceableLayers) -> str:
-    """Why a batch norm in eval mode is no fixed factor and shift; empty when it is."""
+def norm_rejection_reason(norm: nn.Module, layers: ReplaceableLayers) -> str:
+    """Returns the reason why a batch norm is no fixed affine map in eval mode; else an empty text."""
     cls = torch_class(norm, NORMS)
     if cls is None or not runs_as(norm, cls):
-        return f"{shown(type(norm).__name__)} has a forward of its own"
+        return f"{printable(type(norm).__name__)} has a forward of its own"
     if norm.running_mean is None or norm.running_var is None:
         return "the batch norm has no running statistics"
     if has_hooks(norm):
         return "the batch norm has hooks"
-    if layers.holds_plainly(norm):
+    if layers.is_in_plain_attribute(norm):
         return "a plain attribute holds the batch norm, too"
     return ""
 
 
-def why_not_channels(layer: ModuleNode, norm: ModuleNode) -> str:
-    """Why the norm's channels are not the layer's output channels; empty when they are."""
+def channel_mismatch_reason(layer: ModuleNode, norm: ModuleNode) -> str:
+    """Returns the reason why norm and layer have different channels; else an empty text."""
     module: Any = layer.module
     value = layer.outputs[0]
     dims = 2 if isinstance(module, nn.Linear) else module.weight.dim()

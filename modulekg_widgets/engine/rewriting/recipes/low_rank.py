@@ -1,4 +1,4 @@
-"""Low-rank adapters: a frozen layer and a trainable update of small rank beside it.
+"""Low-rank adapters: a frozen layer plus a trainable update of small rank.
 
 h = W x + (alpha / rank) B A x with W frozen, A random and B zero (Hu et al. 2021, section 4.1, arXiv 2106.09685). For a
 convolution A has its kernel and B is pointwise.
@@ -14,15 +14,21 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
-from modulekg_widgets.engine.errors import RewritingError, shown
+from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, named, torch_class, twin, widest
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
-from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, replace_layers
+from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
+    ReplaceableLayers,
+    accumulation_dtype,
+    clone_module,
+    modules_by_name,
+    torch_class,
+)
+from modulekg_widgets.engine.rewriting.replace import replace_modules
 from modulekg_widgets.engine.rewriting.undo import Rewrite
 from modulekg_widgets.engine.torch_runtime.private import parameters_of
-from modulekg_widgets.engine.torch_runtime.rng import seeded
+from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 
 ADAPTED = (*CONVOLUTIONS, nn.Linear)
 
@@ -43,7 +49,7 @@ class LowRank(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        """What the base's weight and the update amount to, for whoever reads the weight and does not call the layer."""
+        """The merged weight of base and update, for code that reads the weight without calling the layer."""
         base, down, up = self.base.weight, self.down.weight, self.up.weight
         return base + self.scale * (up.flatten(1) @ down.flatten(1)).view_as(base)
 
@@ -66,7 +72,7 @@ class Adapted(NamedTuple):
 
 
 class Adaptation(Recipe):
-    """The layers that got adapters, and the way back by `undo()`.
+    """The result of `low_rank`: the layers with adapters; `undo()` reverts it.
 
     Attributes
     ----------
@@ -97,10 +103,10 @@ class Adaptation(Recipe):
         return f"{len(self.layers)} layers, {self.trainable[0]:,} → {self.trainable[1]:,} trainable parameters"
 
     def lines(self) -> Iterator[str]:
-        yield from (f"{shown(name)}: rank {rank}, {old:,} → {new:,}" for name, rank, old, new in self.layers)
+        yield from (f"{printable(name)}: rank {rank}, {old:,} → {new:,}" for name, rank, old, new in self.layers)
 
 
-@called_as("mk.rewrite.low_rank")
+@explain_keywords("mk.rewrite.low_rank")
 def low_rank(
     model: nn.Module,
     names: Iterable[str] | str | None = None,
@@ -156,18 +162,18 @@ def low_rank(
     64
     """
     if not isinstance(rank, int) or rank < 1:
-        raise RewritingError(f"rank is {shown(repr(rank))}: pass a whole number of at least 1")
+        raise RewritingError(f"rank is {printable(repr(rank))}: pass a whole number of at least 1")
     scale = 1.0 if alpha is None else _scale(alpha, rank)
     layers = ReplaceableLayers(model)
-    chosen = _smaller(layers, rank) if names is None else named(model, names, layers)
+    chosen = _smaller(layers, rank) if names is None else modules_by_name(model, names, layers)
     for name, module in chosen.items():
-        if why := why_not(module, layers):
-            raise RewritingError(f"{shown(name) or 'the model'} cannot get a low-rank update: {why}")
-    generator = seeded(seed)
+        if why := rejection_reason(module, layers):
+            raise RewritingError(f"{printable(name) or 'the model'} cannot get a low-rank update: {why}")
+    generator = seeded_generator(seed)
     with torch.inference_mode(False), torch.no_grad():
-        new = {name: adapted(module, rank, scale, generator) for name, module in chosen.items()}
+        new = {name: add_adapter(module, rank, scale, generator) for name, module in chosen.items()}
     before = _trainable(model)
-    rewrite = exchanged(model, new, args, kwargs, check)
+    rewrite = replace_layers(model, new, args, kwargs, check)
     rows = [Adapted(name, rank, _trainable(chosen[name]), _trainable(made)) for name, made in new.items()]
     after = before + sum(row.after - row.before for row in rows)
     return Adaptation(rewrite, layers=tuple(rows), trainable=(before, after))
@@ -198,14 +204,14 @@ def merge_low_rank(model: nn.Module) -> Rewrite:
     walked = walk(model)
     found = {walked.path(i): module for i, module in enumerate(walked.modules) if isinstance(module, LowRank)}
     with torch.inference_mode(False), torch.no_grad():
-        new = {name: merged(module) for name, module in found.items()}
-    return exchange(model, new, check=False)
+        new = {name: merge_adapter(module) for name, module in found.items()}
+    return replace_modules(model, new, check=False)
 
 
-def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> LowRank:
+def add_adapter(layer: Any, rank: int, scale: float, generator: torch.Generator) -> LowRank:
     """The layer, frozen, with an update of zero."""
     weight = layer.weight
-    base = twin(layer)
+    base = clone_module(layer)
     for name in ("weight", "bias"):
         if (own := parameters_of(base)[name]) is not None:
             parameters_of(base)[name] = nn.Parameter(own.detach(), requires_grad=False)
@@ -219,10 +225,10 @@ def adapted(layer: Any, rank: int, scale: float, generator: torch.Generator) -> 
     return LowRank(base, down, up, scale, trained).train(layer.training)
 
 
-def merged(adapter: LowRank) -> nn.Module:
+def merge_adapter(adapter: LowRank) -> nn.Module:
     """A plain layer of the base's class with the update in its weight; the arithmetic is rounded once."""
-    new, base = twin(adapter.base), adapter.base.weight
-    dtype = widest(base)
+    new, base = clone_module(adapter.base), adapter.base.weight
+    dtype = accumulation_dtype(base)
     update = adapter.up.weight.to(dtype).flatten(1) @ adapter.down.weight.to(dtype).flatten(1)
     weight = torch.empty_like(base).copy_(base.to(dtype) + adapter.scale * update.view_as(base))
     parameters_of(new)["weight"] = nn.Parameter(weight, "weight" in adapter.trained)
@@ -231,13 +237,13 @@ def merged(adapter: LowRank) -> nn.Module:
     return new.train(adapter.training)
 
 
-def why_not(module: nn.Module, layers: ReplaceableLayers) -> str:
-    """Why a module cannot get an adapter; empty when it can."""
-    why = layers.why_not(module, ADAPTED)
+def rejection_reason(module: nn.Module, layers: ReplaceableLayers) -> str:
+    """Returns the reason why a module cannot get an adapter; else an empty text."""
+    why = layers.rejection_reason(module, ADAPTED)
     if why:
         return why
     if type(module) not in ADAPTED:
-        return f"{shown(type(module).__name__)} is a class of its own, whose weight others may read"
+        return f"{printable(type(module).__name__)} is a class of its own, whose weight others may read"
     if isinstance(layers.parent(module), LowRank):
         return "it is part of a low-rank update: merge that first"
     if getattr(module, "groups", 1) != 1:
@@ -250,7 +256,7 @@ def _smaller(layers: ReplaceableLayers, rank: int) -> dict[str, nn.Module]:
     return {
         path: module
         for path, module in layers
-        if isinstance(module, nn.Linear) and not why_not(module, layers)
+        if isinstance(module, nn.Linear) and not rejection_reason(module, layers)
         and rank * sum(module.weight.shape) < module.weight.numel()
     }  # fmt: skip
 
@@ -271,7 +277,7 @@ def _factors(layer: Any, rank: int, options: dict[str, Any]) -> tuple[Any, Any]:
 
 def _scale(alpha: float, rank: int) -> float:
     if not isinstance(alpha, int | float) or not math.isfinite(alpha):
-        raise RewritingError(f"alpha is {shown(repr(alpha))}: pass a finite number")
+        raise RewritingError(f"alpha is {printable(repr(alpha))}: pass a finite number")
     return alpha / rank
 
 

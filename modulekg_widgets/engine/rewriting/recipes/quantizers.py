@@ -1,4 +1,4 @@
-"""Layers with torch.ao's fake quantizers: weights per output channel and symmetric, activations per tensor and affine.
+"""Layers with torch.ao's fake quantizers: weights per channel and symmetric, activations per tensor and affine.
 
 Fake quantisation rounds to the integers of a fixed range and back; gradients pass where nothing was clipped (Jacob et
 al. 2018, section 3, arXiv 1712.05877).
@@ -20,7 +20,7 @@ from torch.ao.quantization import (
 )
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
-from modulekg_widgets.engine.rewriting.recipes.layers import torch_class, twin
+from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import clone_module, torch_class
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, NUMERICAL_PATH, buffers_of, parameters_of
 
 QUANTIZED = (*CONVOLUTIONS, nn.Linear)
@@ -46,9 +46,9 @@ class Quantizer(FusedMovingAvgObsFakeQuantize):
             observer.max_val, self.scale, self.zero_point, observer.averaging_constant, observer.quant_min,
             observer.quant_max, self.ch_axis, self.is_per_channel, self.is_symmetric_quant,
         )  # fmt: skip
-        scale, zero_point = self._of_range()
+        scale, zero_point = self._scale_of_range()
         if self.training:
-            self._keep(scale, zero_point)
+            self._store(scale, zero_point)
         bounds = observer.quant_min, observer.quant_max
         if self.is_per_channel:
             rounded = torch.fake_quantize_per_channel_affine(values, scale, zero_point, self.ch_axis, *bounds)
@@ -56,7 +56,7 @@ class Quantizer(FusedMovingAvgObsFakeQuantize):
             rounded = torch.fake_quantize_per_tensor_affine(values, scale, zero_point, *bounds)
         return torch.where(self.fake_quant_enabled.bool(), rounded, values).to(X.dtype)
 
-    def _of_range(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scale_of_range(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Scale and zero point of the range that was seen; 0 is one of the integers."""
         observer = self.activation_post_process
         low, high = observer.min_val.clamp(max=0), observer.max_val.clamp(min=0)
@@ -69,7 +69,7 @@ class Quantizer(FusedMovingAvgObsFakeQuantize):
         zero_point = observer.quant_min - torch.round(low / scale)
         return scale.reshape(1), zero_point.clamp(observer.quant_min, observer.quant_max).to(torch.int32).reshape(1)
 
-    def _keep(self, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
+    def _store(self, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
         with torch.no_grad():
             self.scale.copy_(scale)
             self.zero_point.copy_(zero_point)
@@ -81,10 +81,10 @@ class Quantizer(FusedMovingAvgObsFakeQuantize):
         self.enable_observer()
         with torch.no_grad():
             self(values.detach())
-            scale, zero_point = self._of_range()
+            scale, zero_point = self._scale_of_range()
             self.scale.resize_(scale.shape)
             self.zero_point.resize_(scale.shape)
-        self._keep(scale, zero_point)
+        self._store(scale, zero_point)
         self.disable_observer()
         observer.averaging_constant = before
 
@@ -134,7 +134,7 @@ def activation_quantizer(bits: int) -> Quantizer:
     )  # fmt: skip
 
 
-def quantized(
+def quantize_layer(
     layer: Any,
     norm: Any,
     activation: nn.Module | None,
@@ -143,8 +143,8 @@ def quantized(
     activation_bits: int,
     quantize_input: bool,
 ) -> FakeQuantized:
-    """Copies of a layer, the batch norm and the activation behind it, as one module that quantises."""
-    core = _core(layer, norm)
+    """Returns one quantized module with copies of a layer, its batch norm and its activation."""
+    core = _qat_layer(layer, norm)
     core.weight_fake_quant = weight_quantizer(bits)
     parts = {
         "input": activation_quantizer(activation_bits) if quantize_input else None,
@@ -166,7 +166,7 @@ def quantized(
     return made
 
 
-def _core(layer: nn.Module, norm: nn.Module | None) -> Any:
+def _qat_layer(layer: nn.Module, norm: nn.Module | None) -> Any:
     """torch.ao's module for training with quantised weights, with copies of the tensors."""
     cls = torch_class(layer, QUANTIZED)
     assert cls is not None
@@ -190,7 +190,7 @@ def _unused(**_: Any) -> nn.Module:
 
 
 def _copied(module: nn.Module, cls: type[nn.Module]) -> Any:
-    new = twin(module, cls)
+    new = clone_module(module, cls)
     for name, own in parameters_of(new).items():
         if own is not None:
             parameters_of(new)[name] = nn.Parameter(own.detach().clone(), own.requires_grad)

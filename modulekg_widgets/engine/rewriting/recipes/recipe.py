@@ -1,4 +1,4 @@
-"""What the recipes give: a rewrite that knows what it did."""
+"""The base class of recipe results: a rewrite with a summary."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import shown
-from modulekg_widgets.engine.rewriting.replace import exchange
+from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.rewriting.replace import replace_modules
 from modulekg_widgets.engine.rewriting.undo import Rewrite
 
-_SHOWN = 12
+_MAX_LINES = 12
 
 
 class Recipe(Rewrite):
@@ -22,7 +22,7 @@ class Recipe(Rewrite):
         vars(self).update(vars(rewrite), **facts)
 
     def headline(self) -> str:
-        """What was done, in a few words.
+        """A short summary of the result.
 
         Raises
         ------
@@ -43,13 +43,15 @@ class Recipe(Rewrite):
 
     def __repr__(self) -> str:
         state = ", undone" if self._undone else ""
-        title = f"<{type(self).__name__} in {shown(type(self.model).__name__)}: {self.headline()}{state}>"
-        found = list(islice(self.lines(), _SHOWN + 1))
-        return "\n".join([title, *(f"  {line}" for line in found[:_SHOWN]), *["  …"] * (len(found) > _SHOWN)])
+        title = f"<{type(self).__name__} in {printable(type(self.model).__name__)}: {self.headline()}{state}>"
+        found = list(islice(self.lines(), _MAX_LINES + 1))
+        return "\n".join([title, *(f"  {line}" for line in found[:_MAX_LINES]), *["  …"] * (len(found) > _MAX_LINES)])
 
 
-def exchanged(
+def replace_layers(
     model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None, check: bool
 ) -> Rewrite:
-    """The exchange of layers for such of the same shapes; with inputs the whole model is tried, unless not `check`."""
-    return exchange(model, new, args=args, kwargs=kwargs, check=check and (args is not None or kwargs is not None))
+    """Replaces layers by others of the same shapes; with inputs, the whole model is tried unless `check=False`."""
+    return replace_modules(
+        model, new, args=args, kwargs=kwargs, check=check and (args is not None or kwargs is not None)
+    )

@@ -1,4 +1,4 @@
-"""Depthwise-separable convolutions in the place of dense ones, with the weights that come nearest.
+"""Depthwise-separable convolutions in place of dense ones, with the nearest weights.
 
 A dense kernel W[o, i, k] becomes pointwise P[o, i] times depthwise D[i, k]. For each input channel i these are the best
 approximation of the matrix W[:, i, :] of rank 1, from its largest singular value and vectors (Eckart and Young 1936);
@@ -16,10 +16,15 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
-from modulekg_widgets.engine.errors import RewritingError, shown
-from modulekg_widgets.engine.keywords import called_as
-from modulekg_widgets.engine.rewriting.recipes.layers import ReplaceableLayers, named, torch_class, widest
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, exchanged
+from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.keywords import explain_keywords
+from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, replace_layers
+from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
+    ReplaceableLayers,
+    accumulation_dtype,
+    modules_by_name,
+    torch_class,
+)
 
 
 class Separated(NamedTuple):
@@ -32,7 +37,7 @@ class Separated(NamedTuple):
 
 
 class Separation(Recipe):
-    """The convolutions that became depthwise-separable, and the way back by `undo()`.
+    """The result of `depthwise_separable`: the replaced convolutions; `undo()` reverts it.
 
     Attributes
     ----------
@@ -62,10 +67,10 @@ class Separation(Recipe):
     def lines(self) -> Iterator[str]:
         for name, error, before, after in self.layers:
             relative = "" if error is None else f", error of the weight {error:.1%}"
-            yield f"{shown(name)}: {before:,} → {after:,} parameters{relative}"
+            yield f"{printable(name)}: {before:,} → {after:,} parameters{relative}"
 
 
-@called_as("mk.rewrite.depthwise_separable")
+@explain_keywords("mk.rewrite.depthwise_separable")
 def depthwise_separable(
     model: nn.Module,
     names: Iterable[str] | str | None = None,
@@ -115,19 +120,19 @@ def depthwise_separable(
     ['Conv2d', 'Conv2d']
     """
     if not isinstance(multiplier, int) or multiplier < 1:
-        raise RewritingError(f"multiplier is {shown(repr(multiplier))}: pass a whole number of at least 1")
+        raise RewritingError(f"multiplier is {printable(repr(multiplier))}: pass a whole number of at least 1")
     layers = ReplaceableLayers(model)
-    chosen = _smaller(layers, multiplier) if names is None else named(model, names, layers)
+    chosen = _smaller(layers, multiplier) if names is None else modules_by_name(model, names, layers)
     for name, module in chosen.items():
-        if why := why_not(module, layers, multiplier):
-            raise RewritingError(f"{shown(name) or 'the model'} cannot be made depthwise-separable: {why}")
+        if why := rejection_reason(module, layers, multiplier):
+            raise RewritingError(f"{printable(name) or 'the model'} cannot be made depthwise-separable: {why}")
     with torch.inference_mode(False), torch.no_grad():
-        new = {name: separated(module, multiplier) for name, module in chosen.items()}
+        new = {name: separate(module, multiplier) for name, module in chosen.items()}
     rows = [Separated(name, _error(chosen[name], pair), _size(chosen[name]), _size(pair)) for name, pair in new.items()]
-    return Separation(exchanged(model, new, args, kwargs, check), layers=tuple(rows))
+    return Separation(replace_layers(model, new, args, kwargs, check), layers=tuple(rows))
 
 
-def separated(conv: Any, multiplier: int = 1) -> nn.Sequential:
+def separate(conv: Any, multiplier: int = 1) -> nn.Sequential:
     """A depthwise and a pointwise convolution that together come nearest to a dense one."""
     cls = torch_class(conv, CONVOLUTIONS)
     assert cls is not None
@@ -150,9 +155,9 @@ def separated(conv: Any, multiplier: int = 1) -> nn.Sequential:
     return pair.train(conv.training)
 
 
-def why_not(module: Any, layers: ReplaceableLayers, multiplier: int = 1) -> str:
-    """Why a module is no dense convolution that can be separated; empty when it is."""
-    why = layers.why_not(module, CONVOLUTIONS)
+def rejection_reason(module: Any, layers: ReplaceableLayers, multiplier: int = 1) -> str:
+    """Returns the reason why a module cannot be made depthwise-separable; else an empty text."""
+    why = layers.rejection_reason(module, CONVOLUTIONS)
     if why:
         return why
     if module.groups != 1:
@@ -171,7 +176,7 @@ def _smaller(layers: ReplaceableLayers, multiplier: int) -> dict[str, nn.Module]
         path: module
         for path, module in layers
         if torch_class(module, CONVOLUTIONS)
-        and not why_not(module, layers, multiplier)
+        and not rejection_reason(module, layers, multiplier)
         and _shrinks(module, multiplier)
     }
 
@@ -184,7 +189,7 @@ def _shrinks(conv: Any, multiplier: int) -> bool:
 def _factors(weight: torch.Tensor, multiplier: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The depthwise weight (inputs * multiplier, 1, *kernel) and the pointwise (outputs, inputs * multiplier, 1, …)."""
     outputs, inputs, *kernel = weight.shape
-    matrices = weight.detach().to(widest(weight)).flatten(2).transpose(0, 1)  # inputs, outputs, kernel
+    matrices = weight.detach().to(accumulation_dtype(weight)).flatten(2).transpose(0, 1)  # inputs, outputs, kernel
     # the right singular vectors are eigenvectors of a small matrix; the left ones follow, multiplied by the values
     right = torch.linalg.eigh(matrices.mT @ matrices).eigenvectors.flip(-1)[..., :multiplier]
     left = matrices @ right
@@ -199,7 +204,7 @@ def _error(conv: Any, pair: Any) -> float | None:
     weight = conv.weight.detach()
     if weight.is_meta:
         return None
-    dtype = widest(weight)
+    dtype = accumulation_dtype(weight)
     first, second = pair.depthwise.weight.detach().to(dtype), pair.pointwise.weight.detach().to(dtype)
     inputs = weight.shape[1]
     left = second.flatten(1).unflatten(1, (inputs, -1))

@@ -1,7 +1,5 @@
-"""Static pictures, which a saved notebook shows in place of the widgets.
+"""Static pictures for saved notebooks, as SVG and PNG.
 
-Reading order: boxes.py (cards, and how texts get into an SVG), hierarchy.py (the picture of a model), flow_parts.py
-(of a traced one: what is drawn, and the data edges), flow_column.py and tracks.py (where), forward.py, masks.py,
-metrics.py and knowledge.py (those of the other widgets), rows.py (several pictures as one), raster.py (each as
-PNG, too).
+Reading order: boxes.py (cards, frames, rows), hierarchy.py (a model), flow_parts.py and flow_column.py (a traced one),
+forward.py, masks.py, metrics.py, knowledge.py, and raster.py (PNG).
 """

@@ -1,4 +1,4 @@
-"""What a static picture shows of a forward pass: cards, code between them, inputs and outputs, and the data edges."""
+"""Parts of the picture of a traced model: cards, code between them, inputs, outputs and data edges."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from modulekg_widgets.engine.views.flow_runs import flow_folds
-from modulekg_widgets.engine.views.flow_tables import PASS
-from modulekg_widgets.engine.views.opening import as_drawn, folded_members, rows_of
+from modulekg_widgets.engine.views.flow_tables import PASS_THROUGH
+from modulekg_widgets.engine.views.initial_expansion import (
+    flow_folds,
+    fold_representatives,
+    folded_members,
+    visible_children,
+)
 
-MOST_CALLS = 6  # of one module in one call of its container that have cards of their own
-MOST_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one
-MOST_NAMES = 3  # of operators that are all named
+MAX_CALLS = 6  # of one module in one call of its container that have cards of their own
+MAX_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one
+MAX_NAMES = 3  # of operators that are all named
 # between functions: signs, powers, comparisons, and what only moves values
 ARITHMETIC = frozenset({
     "add", "sub", "mul", "div", "rsub", "neg", "pow", "square", "sqrt", "rsqrt", "reciprocal", "abs", "eq", "ne", "lt",
@@ -22,94 +26,96 @@ ARITHMETIC = frozenset({
     "contiguous",
 })  # fmt: skip
 
-DROPOUT = ["empty_like", "bernoulli", "div", "mul"]  # its operators while a model trains
+DROPOUT_OPERATORS = ["empty_like", "bernoulli", "div", "mul"]  # its operators while a model trains
 
-Runs = frozenset[tuple[int, int]]  # of the folded runs around something: the first member, and which one it is in
-NO_RUNS: Runs = frozenset()
-Origin = tuple[int, Runs]  # a part, and where in the runs
+FoldedRuns = frozenset[tuple[int, int]]  # of the folded runs around something: the first member, and which one it is in
+NO_RUNS: FoldedRuns = frozenset()
+Origin = tuple[int, FoldedRuns]  # a part, and where in the runs
 
 
 @dataclass(slots=True)
 class FlowPart:
-    """Something that is drawn."""
+    """A part of the picture."""
 
     kind: str  # "input", "output", "card", "frame" or "code"
     node: int  # a card's or frame's module; else the root
-    home: int  # the container that it stands in
+    container: int  # the container that it stands in
     title: str = ""
     detail: str = ""
     at: float = inf  # the step that it begins with
 
 
 class FlowParts:
-    """The parts by place, frames before what is in them, and the edges between places."""
+    """Parts by index, frames before their content, and the edges between them."""
 
     def __init__(self, payload: dict[str, Any], opened: Iterable[int]) -> None:
         self.payload = payload = {**payload, "folds": flow_folds(payload)}
         self.flow = payload["flow"]
         self.parents: list[int] = payload["nodes"]["parent"]
-        self.rows = rows_of(payload)
+        self.rows = visible_children(payload)
         self.parts: list[FlowPart] = []
         self._places: dict[Any, int] = {}
         self._views = frozenset(self.flow["steps"]["view"])
-        self._given: dict[int, list[int]] = {}  # the values that each step gives
+        self._step_outputs: dict[int, list[int]] = {}  # the values that each step gives
         for value, step in enumerate(self.flow["values"]["step"]):
-            self._given.setdefault(step, []).append(value)
-        self._find_shown(as_drawn(payload, opened))
+            self._step_outputs.setdefault(step, []).append(value)
+        self._find_visible(fold_representatives(payload, opened))
         self.inputs = self._pills("input", self.flow["inputs"])
         self._place_calls()
         self._place_steps()
         self._add_uncalled()
         self.outputs = self._pills("output", [("", value) for value in self.flow["outputs"]])
         for part in reversed(self.parts):
-            if part.kind != "frame" and part.home:
+            if part.kind != "frame" and part.container:
                 self._begin_frames(part)
         self.edges = self._edges()
 
     def inside(self, node: int) -> list[int]:
-        """The places of what stands in an open container, in the order of time."""
+        """Returns the indices of the parts in an expanded container, in forward order."""
         return sorted(self._inside.get(node, ()), key=lambda place: self.parts[place].at)
 
     # ------------------------------------------------------------ the hierarchy
 
-    def _find_shown(self, opened: set[int]) -> None:
-        """Of each module what shows it: itself, a closed container around it, or its twin in a run's drawn member."""
+    def _find_visible(self, opened: set[int]) -> None:
+        """Set the visible node of each module: itself, a collapsed ancestor, or that of the first run member."""
         names = self.payload["nodes"]["name"]
         named = {(parent, names[node]): node for node, parent in enumerate(self.parents)}
         run_of = {node: (run[0], at) for run in folded_members(self.payload) for at, node in enumerate(run)}
-        self.twins = [0] * len(self.parents)  # -1 where the member that is drawn has nothing alike
-        self.runs: list[Runs] = [NO_RUNS] * len(self.parents)
-        self.shown, self.frames = [0] * len(self.parents), {0}
+        self.representatives = [0] * len(self.parents)  # -1 where the member that is drawn has nothing alike
+        self.runs: list[FoldedRuns] = [NO_RUNS] * len(self.parents)
+        self.visible_ancestors, self.frames = [0] * len(self.parents), {0}
         for node, parent in enumerate(self.parents):
             if parent < 0:
                 continue
-            twin = self.twins[parent]
-            self.twins[node] = node if twin == parent else self._twin(named.get((twin, names[node]), -1))
+            twin = self.representatives[parent]
+            self.representatives[node] = (
+                node if twin == parent else self._representative(named.get((twin, names[node]), -1))
+            )
             self.runs[node] = self.runs[parent]
             if node in run_of:
                 first, position = run_of[node]
                 if position:
-                    self.twins[node] = self.twins[first]
-                self.runs[node] = self.runs[parent] | {(self.twins[first], position)}
-            same, around = self.twins[node], self.shown[parent]
-            self.shown[node] = around if around not in self.frames or same < 0 else same
+                    self.representatives[node] = self.representatives[first]
+                self.runs[node] = self.runs[parent] | {(self.representatives[first], position)}
+            same, around = self.representatives[node], self.visible_ancestors[parent]
+            self.visible_ancestors[node] = around if around not in self.frames or same < 0 else same
             if same == node and node in opened and node in self.rows and around in self.frames:
                 self.frames.add(node)
         self._inside: dict[int, list[int]] = {}
         for node in sorted(self.frames):
             self._add(("module", node, 0), FlowPart("frame", node, self.parents[node]))
 
-    def _twin(self, node: int) -> int:
-        return self.twins[node] if node > 0 else -1
+    def _representative(self, node: int) -> int:
+        return self.representatives[node] if node > 0 else -1
 
     def _add(self, key: Any, part: FlowPart) -> int:
         place = self._places[key] = len(self.parts)
         self.parts.append(part)
-        self._inside.setdefault(part.home, []).append(place)
+        self._inside.setdefault(part.container, []).append(place)
         return place
 
     def _card(self, node: int, ordinal: int = 0, of: int = 1) -> int:
-        """The place of a module's frame or of its card, one for each of a few calls."""
+        """Returns the index of a module's frame or card, with one card per call if there are few."""
         place = self._places.get(("module", node, ordinal))
         if place is None:
             words = f"call {ordinal + 1} of {of}" if of > 1 else ""
@@ -124,8 +130,8 @@ class FlowParts:
                     self.parts[self._card(child)].title = "not called"
 
     def _begin_frames(self, part: FlowPart) -> None:
-        """A frame begins with the first of what is in it."""
-        node = part.home
+        """Set the start of a frame to that of its first part."""
+        node = part.container
         while node > 0:
             frame = self.parts[self._places["module", node, 0]]
             if frame.at <= part.at:
@@ -135,10 +141,10 @@ class FlowParts:
     # ---------------------------------------------------------- the forward pass
 
     def _pills(self, kind: str, values: list[Any]) -> list[int]:
-        """Of each input or output its place."""
+        """Returns the index of the pill of each input or output."""
         count = len(values)
         at = -1 if kind == "input" else inf
-        if count > MOST_PILLS or (count == 0 and kind == "input"):
+        if count > MAX_PILLS or (count == 0 and kind == "input"):
             title = f"{count} {kind}s" if count else kind
             return [self._add((kind, 0), FlowPart(kind, 0, 0, title, at=at))] * count
         if count == 0:
@@ -155,7 +161,7 @@ class FlowParts:
         return "×".join(map(str, self.flow["shapes"][self.flow["values"]["shape"][value]])) or "scalar"
 
     def _place_calls(self) -> None:
-        """Of each call its place, whether its own code is drawn, and the module that really ran."""
+        """Set the part of each call, True if its own code is drawn, and the module that ran."""
         nodes, parents = self.flow["calls"]["node"], self.flow["calls"]["parent"]
         counts: dict[tuple[int, int], int] = {}
         for key in zip(parents, nodes, strict=True):
@@ -163,15 +169,18 @@ class FlowParts:
         seen: dict[tuple[int, int], int] = {}
         self.of_call: list[int] = []
         self.is_open: list[bool] = []
-        self.ran: list[int] = []
+        self.called_modules: list[int] = []
         for node, parent, outputs in zip(nodes, parents, self.flow["calls"]["outputs"], strict=True):
             if parent >= 0 and self.parts[self.of_call[parent]].kind != "frame":  # in a closed card
-                place, is_open, node = self.of_call[parent], False, self.ran[parent]
+                place, is_open, node = self.of_call[parent], False, self.called_modules[parent]
             else:
-                shown, of = self.shown[node], counts[parent, node]
+                shown, of = self.visible_ancestors[node], counts[parent, node]
                 ordinal = seen[parent, node] = seen.get((parent, node), -1) + 1
-                is_own, is_open = self.twins[node] == shown, shown in self.frames and self.twins[node] == shown
-                apart = is_own and not is_open and 1 < of <= MOST_CALLS
+                is_own, is_open = (
+                    self.representatives[node] == shown,
+                    shown in self.frames and self.representatives[node] == shown,
+                )
+                apart = is_own and not is_open and 1 < of <= MAX_CALLS
                 place = self._card(shown, ordinal, of) if apart else self._card(shown)
                 if is_own and of > 1 and not apart:
                     self.parts[place].title = f"{of} calls"
@@ -179,10 +188,10 @@ class FlowParts:
                     self.parts[place].detail = self._shape(outputs[0])
             self.of_call.append(place)
             self.is_open.append(is_open)
-            self.ran.append(node)
+            self.called_modules.append(node)
 
     def _place_steps(self) -> None:
-        """Of each step what it is drawn as; steps of open containers as code, in stretches between the calls there."""
+        """Set the part of each step; steps of expanded containers are grouped between calls."""
         calls = self.flow["steps"]["call"]
         self.origins: list[Origin | None] = [None] * len(calls)
         pending: dict[int, list[int]] = {}  # own steps of an open call since the last call in it
@@ -200,12 +209,12 @@ class FlowParts:
             else:
                 place = self.of_call[call]
                 self.parts[place].at = min(self.parts[place].at, step)
-                self.origins[step] = place, self.runs[self.ran[call]]
+                self.origins[step] = place, self.runs[self.called_modules[call]]
         for call, steps in pending.items():
             self._add_code(call, steps, last.get(call), None)
 
     def _above(self, call: int) -> list[tuple[int, int]]:
-        """The open calls around one, each with the call in it that leads there."""
+        """The expanded calls around one, each with its nested call that leads there."""
         found, parents = [], self.flow["calls"]["parent"]
         while parents[call] >= 0:
             if self.is_open[parents[call]]:
@@ -214,15 +223,15 @@ class FlowParts:
         return found
 
     def _add_code(self, call: int, steps: list[int], before: int | None, after: int | None) -> None:
-        """What the code of an open call does between two calls: a part for each group of steps that data connects."""
+        """Add the code of an expanded call between two nested calls, one part per connected group of steps."""
         frame = self.parts[self.of_call[call]].node
-        home = self._home(frame, before, after)
-        runs = self.runs[self.ran[call if before is None else before]]
+        home = self._code_container(frame, before, after)
+        runs = self.runs[self.called_modules[call if before is None else before]]
         for ordinal, group in enumerate(self._groups(steps)):
             title, detail = self._about(group)
             if not title:
                 continue
-            key = frame, None if before is None else self.shown[self.ran[before]], ordinal, title
+            key = frame, None if before is None else self.visible_ancestors[self.called_modules[before]], ordinal, title
             place = self._places.get(key)
             if place is None:
                 words = " · ".join(filter(None, (title, detail)))
@@ -231,11 +240,11 @@ class FlowParts:
             for step in group:
                 self.origins[step] = place, runs
 
-    def _home(self, frame: int, before: int | None, after: int | None) -> int:
-        """The container that code stands in: its module's, or one that is not called and holds what it is between."""
+    def _code_container(self, frame: int, before: int | None, after: int | None) -> int:
+        """The container of code: its module, or an uncalled one that holds the calls before and after it."""
         if before is None or after is None:
             return frame
-        nodes = [self.parents[self.shown[self.ran[call]]] for call in (before, after)]
+        nodes = [self.parents[self.visible_ancestors[self.called_modules[call]]] for call in (before, after)]
         while nodes[0] != nodes[1]:
             nodes = [max(0, self.parents[max(nodes)]), min(nodes)]
         home = around = nodes[0]
@@ -244,7 +253,7 @@ class FlowParts:
         return home if around == frame else frame
 
     def _groups(self, steps: list[int]) -> list[list[int]]:
-        """Steps that are connected by what they give each other."""
+        """Returns groups of steps that are connected by values."""
         made_by, inputs = self.flow["values"]["step"], self.flow["steps"]["inputs"]
         group_of: dict[int, list[int]] = {}
         for step in steps:
@@ -258,46 +267,46 @@ class FlowParts:
         return [sorted(group) for group in {id(group): group for group in group_of.values()}.values()]
 
     def _about(self, group: list[int]) -> tuple[str, str]:
-        """What steps do, and the shape before and behind them; nothing where they read neither data nor state."""
+        """Title and shapes of a group of steps; empty if they read neither data nor state."""
         steps, values = self.flow["steps"], self.flow["values"]
         own = set(group)
         read = dict.fromkeys(v for step in group for v in steps["inputs"][step] if values["step"][v] not in own)
         tensors = dict.fromkeys(tensor for step in group for tensor in steps["tensors"][step])
-        full = [self.flow["names"][steps["name"][step]] for step in group if steps["name"][step] != PASS]
+        full = [self.flow["names"][steps["name"][step]] for step in group if steps["name"][step] != PASS_THROUGH]
         if not full or not (read or tensors):
             return "", ""
-        title = self._title([step for step in group if steps["name"][step] != PASS])
+        title = self._title([step for step in group if steps["name"][step] != PASS_THROUGH])
         attributes = [self.flow["tensors"]["attributes"][self.flow["tensors"]["name"][tensor]] for tensor in tensors]
-        if attributes and len(attributes) <= MOST_NAMES:
+        if attributes and len(attributes) <= MAX_NAMES:
             title += f" ({', '.join(attributes)})"
         before = [self._shape(value) for value in read]
-        given = [self._shape(value) for value in self._given.get(group[-1], ())[:1]]
+        given = [self._shape(value) for value in self._step_outputs.get(group[-1], ())[:1]]
         change = len(read) == 1 and given and before != given
         return title, " → ".join(before + given) if change else "".join(given)
 
     def _title(self, steps: list[int]) -> str:
-        """All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are."""
+        """All operator names of few, the functions among many as "relu, max_pool2d, +2", else their count."""
         names = [self.flow["names"][self.flow["steps"]["name"][step]].rpartition(":")[2].strip("_") for step in steps]
         views = {name for step, name in zip(steps, names, strict=True) if step in self._views}
         names = _with_dropout(names)
-        if len(set(names)) <= MOST_NAMES:
+        if len(set(names)) <= MAX_NAMES:
             return ", ".join(dict.fromkeys(names))
         functions = dict.fromkeys(name for name in names if name not in views and name not in ARITHMETIC)
-        named = list(functions)[: MOST_NAMES - 1]
+        named = list(functions)[: MAX_NAMES - 1]
         others = sum(name not in named for name in names)
         return ", ".join([*named, f"+{others}"]) if named else f"{len(names)} operators"
 
     # ------------------------------------------------------------------- edges
 
     def _edges(self) -> list[tuple[int, int]]:
-        """(place, place) once each; not what only says that the members of a run follow each other."""
+        """Returns the distinct (part, part), without those that only chain the members of a run."""
         sources: dict[int, tuple[Origin, ...]] = {}
         for (_, value), place in zip(self.flow["inputs"], self.inputs, strict=True):
             sources[value] = ((place, NO_RUNS),)
         edges: dict[tuple[int, int], None] = {}
         loops: dict[tuple[int, int], None] = {}
 
-        def link(value: int, target: int, runs: Runs) -> None:
+        def link(value: int, target: int, runs: FoldedRuns) -> None:
             for source, others in sources.get(value, ()):
                 if source != target and not self._is_around(source, target):
                     first = dict(others) if others is not runs else {}
@@ -308,12 +317,12 @@ class FlowParts:
             origin = self.origins[step]
             if origin is None:  # it hands on what it was given
                 passed = dict.fromkeys(o for value in inputs for o in sources.get(value, ()))
-                given = tuple(passed)[:MOST_PILLS]
+                given = tuple(passed)[:MAX_PILLS]
             else:
                 given = (origin,)
                 for value in inputs:
                     link(value, *origin)
-            for value in self._given.get(step, ()):
+            for value in self._step_outputs.get(step, ()):
                 sources[value] = given
         for value, place in zip(self.flow["outputs"], self.outputs, strict=True):
             link(value, place, NO_RUNS)
@@ -321,10 +330,10 @@ class FlowParts:
         return [*edges, *(edge for edge in loops if edge[0] not in leaving and edge not in edges)]
 
     def _is_around(self, one: int, other: int) -> bool:
-        """Whether one of two parts is a frame around the other."""
+        """True if one of two parts is a frame around the other."""
         for frame, part in ((one, other), (other, one)):
             if self.parts[frame].kind == "frame":
-                node = self.parts[part].home
+                node = self.parts[part].container
                 while node > self.parts[frame].node:
                     node = self.parents[node]
                 if node == self.parts[frame].node:
@@ -333,10 +342,10 @@ class FlowParts:
 
 
 def _with_dropout(names: list[str]) -> list[str]:
-    """The names of operators in a row, with dropout under its own name."""
+    """Replaces the operators of dropout by "dropout"."""
     found: list[str] = []
     for name in names:
         found.append(name)
-        if found[-len(DROPOUT) :] == DROPOUT:
-            found[-len(DROPOUT) :] = ["dropout"]
+        if found[-len(DROPOUT_OPERATORS) :] == DROPOUT_OPERATORS:
+            found[-len(DROPOUT_OPERATORS) :] = ["dropout"]
     return found

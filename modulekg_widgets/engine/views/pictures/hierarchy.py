@@ -1,4 +1,4 @@
-"""The static picture of a model: what a saved notebook, nbconvert or a code host shows in place of the widget."""
+"""Picture of a model hierarchy, for saved notebooks, nbconvert and code hosts."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.opening import as_drawn, output_shapes, rows_of
+from modulekg_widgets.engine.views.initial_expansion import fold_representatives, output_shapes, visible_children
 from modulekg_widgets.engine.views.pictures.boxes import (
     GAP,
     HEADER,
     INSET,
     MARGIN,
-    ROW,
+    ROW_HEIGHT,
     WIDTH,
     Box,
-    head,
     module_box,
     pill,
     svg_box,
+    svg_header,
 )
 from modulekg_widgets.engine.views.pictures.flow_column import flow_svg
 
 
 def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
-    """The picture as SVG without scripts, styles or references; text is escaped."""
+    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     if payload["traced"] and payload["flow"]:
         return flow_svg(payload, opened, title)
     boxes, arrows, height = layout(payload, opened)
-    lines = head(title, WIDTH, height)
+    lines = svg_header(title, WIDTH, height)
     for box in boxes:
         lines.extend(svg_box(box))
     for x, start, end in arrows:
@@ -43,15 +43,15 @@ def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
 def layout(
     payload: dict[str, Any], opened_nodes: Iterable[int]
 ) -> tuple[list[Box], list[tuple[float, float, float]], float]:
-    """Boxes, arrows (x, from y, to y) and the height: a column from input to output, open containers as frames.
+    """Returns boxes, arrows (x, from y, to y) and the height: a column with expanded containers as frames.
 
     A file without a graph does not tell in which order its modules run: there they only stand below each other.
     """
     is_ordered = payload["file"] is None or payload["flow"] is not None
     boxes, arrows = [pill("input", MARGIN)] if is_ordered else [], []
-    rows, folds = rows_of(payload), {fold[0]: fold for fold in payload["folds"]}
-    opened, shapes = as_drawn(payload, opened_nodes), output_shapes(payload)
-    y = float(MARGIN + ROW if is_ordered else MARGIN - GAP)
+    rows, folds = visible_children(payload), {fold[0]: fold for fold in payload["folds"]}
+    opened, shapes = fold_representatives(payload, opened_nodes), output_shapes(payload)
+    y = float(MARGIN + ROW_HEIGHT if is_ordered else MARGIN - GAP)
     # (node, or None where a frame ends and its box is known), depth
     waiting: list[tuple[int | None, int, int]] = [(c, 0, -1) for c in reversed(rows.get(0, []))]
     frames: list[int] = []
@@ -76,10 +76,10 @@ def layout(
             y += HEADER - GAP
             follows = False
         else:
-            y += ROW
+            y += ROW_HEIGHT
             follows = True
     if not is_ordered:
         return boxes, arrows, y + MARGIN
     arrows.append((WIDTH / 2, y, y + GAP))
     boxes.append(pill("output", y + GAP))
-    return boxes, arrows, y + GAP + ROW + MARGIN
+    return boxes, arrows, y + GAP + ROW_HEIGHT + MARGIN

@@ -1,4 +1,4 @@
-"""The static picture of a MetricPanel: a line chart, which a saved notebook shows in place of the widget."""
+"""Picture of a MetricPanel: a line chart."""
 
 from __future__ import annotations
 
@@ -12,31 +12,99 @@ import numpy as np
 from modulekg_widgets.engine.monitoring.readings import PHASES
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.palette import PAGE, PALETTE
-from modulekg_widgets.engine.views.metric_reader import Updates
-from modulekg_widgets.engine.views.metric_update import (
+from modulekg_widgets.engine.views.metric_payload import (
     HISTOGRAM,
-    LEAST_POINTS,
-    Catalog,
+    MIN_POINTS,
     Series,
-    most_telling,
+    SeriesCatalog,
+    UpdateReader,
+    min_max_positions,
     phase_with_values,
 )
-from modulekg_widgets.engine.views.pictures.boxes import clean
-from modulekg_widgets.engine.views.pictures.metric_choice import Points, layered_metric, spans_decades, standing_out
+from modulekg_widgets.engine.views.pictures.boxes import xml_text
 
-HISTOGRAMS_ALONE = "histograms: run the cell for the interactive view"
-TO_KEEP = "to keep the curves, show the panel again after the training"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 560, 220, 64, 14, 34, 17
-MOST_MODULES, MOST_LINES, POINTS = 8, 12, 300
-SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
-SLICE = 0.02
+# -------------------- Defaults of a metric chart without a selection: metric and modules, by the rules of the page
+
+
+Points = tuple[np.ndarray, np.ndarray]  # steps and values
+
+SAMPLE_STEPS = 64  # steps at which series are compared
+LOG_SCALE_DECADES = 2.0  # from here on values are compared, and drawn, by their logarithms
+ZERO_SHARE = 1e-6  # of the greatest magnitude: what a zero counts as
+
+
+def heatmap_metric(catalog: SeriesCatalog, found: Mapping[int, Points], alerts: Sequence[str]) -> str:
+    """Returns the default metric of a heat map: the first with an alert, or the one with the largest spread."""
+    layers: dict[str, dict[str, list[int]]] = {}
+    for number, series in enumerate(catalog.series):
+        if series.form != HISTOGRAM and number in found:
+            layers.setdefault(series.metric, {}).setdefault(series.module, []).append(number)
+    several = [metric for metric, modules in layers.items() if len(modules.keys() - {""}) > 1]
+    named = [metric for metric in alerts if metric in several]
+    spreads = {m: _spread([found[n] for own in layers[m].values() for n in own]) for m in several}
+    single = [metric for metric, modules in layers.items() if modules.keys() - {""}]
+    return named[0] if named else max(several, key=lambda m: spreads[m], default=(single or [""])[0])
+
+
+def _spread(series: Sequence[Points]) -> float:
+    """Decades between the 10th and 90th percentile of the median magnitudes."""
+    finite = [np.abs(values[np.isfinite(values)]) for _, values in series]
+    typical = [np.median(values) for values in finite if len(values)]
+    low, high = np.quantile(typical, (0.1, 0.9)) if typical else (0.0, 0.0)
+    return float(np.log10(high / max(low, high * ZERO_SHARE))) if high > 0 else 0.0
+
+
+def outlying_modules(modules: Sequence[tuple[str, Points]], most: int) -> list[str]:
+    """Returns at most `most` modules: the farthest from the median series, and the nearest one."""
+    names = list(dict.fromkeys(name for name, _ in modules))
+    if len(names) <= most:
+        return names
+    places = np.linspace(min(p[0][0] for _, p in modules), max(p[0][-1] for _, p in modules), SAMPLE_STEPS)
+    table = np.array([_interpolated(places, points) for _, points in modules])
+    if spans_decades(table):
+        table = np.log10(np.maximum(table, table[table > 0].min() / 10))
+    away = np.abs(table - np.nanmedian(table, axis=0))
+    breaks = [not np.isfinite(values).all() for _, (_, values) in modules]
+    distance = np.where(breaks, np.inf, np.nan_to_num(away).mean(axis=1))
+    furthest = {name: max(d for (n, _), d in zip(modules, distance, strict=True) if n == name) for name in names}
+    ranked = sorted(names, key=lambda name: -furthest[name])
+    return [name for name in names if name in {*ranked[: most - 1], ranked[-1]}]
+
+
+def _interpolated(places: np.ndarray, points: Points) -> np.ndarray:
+    """Values interpolated at some steps, without non-finite ones."""
+    steps, values = points
+    finite = np.isfinite(values)
+    return np.interp(places, steps[finite], values[finite]) if finite.any() else np.zeros(len(places))
+
+
+def spans_decades(values: np.ndarray) -> bool:
+    """True if no value is negative and the greatest is 100 times the least positive one."""
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    return (
+        bool(len(positive))
+        and bool(finite.min() >= 0)
+        and bool(positive.max() >= 10**LOG_SCALE_DECADES * positive.min())
+    )
+
+
+# ----------------------------------------
+
+
+HISTOGRAM_HINT = "histograms: run the cell for the interactive view"
+NO_VALUES_HINT = "to keep the curves, show the panel again after the training"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW_HEIGHT = 560, 220, 64, 14, 34, 17
+MAX_MODULES, MAX_LINES, MAX_POINTS = 8, 12, 300
+READ_SECONDS = 1.0  # of reading; a picture must not keep a cell waiting
+SLICE_SECONDS = 0.02
 
 COLORS = PALETTE.lines.light
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a panel is set to show."""
+class ChartOptions:
+    """Settings of a chart, as the traits of a panel have them."""
 
     metric: str
     modules: Sequence[str]
@@ -49,31 +117,31 @@ class Shown:
 
 @dataclass(frozen=True)
 class ChartLine:
-    """One series of the chart: steps and values side by side, the values as they are drawn."""
+    """One line of the chart; values are as drawn, possibly logarithms."""
 
     name: str
     steps: np.ndarray
     values: np.ndarray
 
 
-def svg(runs: Sequence[Run], shown: Shown) -> str:
-    """The chart of the shown series as SVG without scripts, styles or references; text is escaped."""
+def svg(runs: Sequence[Run], shown: ChartOptions) -> str:
+    """Returns the chart as SVG without scripts, styles and references; text is escaped."""
     metric, lines, note, is_log = chart(runs, shown)
-    height = (HEIGHT if lines else 2 * ROW) + ROW * len(lines) + ROW
+    height = (HEIGHT if lines else 2 * ROW_HEIGHT) + ROW_HEIGHT * len(lines) + ROW_HEIGHT
     names = ", ".join(run.name for run in runs[:4])
     title = f"{metric or 'metrics'} of {names}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
         f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{clean(title)}</title>",
+        f"<title>{xml_text(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
         _text(LEFT, 20, metric or "no values yet", PAGE.text),
         _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
         *(_plot(lines, is_log) if lines else ()),
-        *(() if lines else (_text(LEFT, 20 + ROW, HISTOGRAMS_ALONE if metric else TO_KEEP, PAGE.muted),)),
+        *(() if lines else (_text(LEFT, 20 + ROW_HEIGHT, HISTOGRAM_HINT if metric else NO_VALUES_HINT, PAGE.muted),)),
     ]
     for at, line in enumerate(lines):
-        y = HEIGHT + ROW * at + 10
+        y = HEIGHT + ROW_HEIGHT * at + 10
         parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLORS[at % len(COLORS)]}"/>')
         parts.append(_text(LEFT + 16, y, line.name, PAGE.text))
     if note:
@@ -81,16 +149,16 @@ def svg(runs: Sequence[Run], shown: Shown) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str, bool]:
-    """The metric of the chart, its lines, what is to say about them, and whether their values are logarithms."""
+def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine], str, bool]:
+    """Returns metric, lines and note of the chart, and True if values are logarithms."""
     catalog, found, complete = _read(runs)
     metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
     if shown.view == "heatmap" and not shown.metric:
-        metric = layered_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
+        metric = heatmap_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
     if shown.view == "histogram" and not shown.metric:
         metric = next((s.metric for s in catalog.series if s.form == HISTOGRAM), "")
         return metric, [], "", False
-    chosen = chosen_series(catalog, found, metric, shown)[:MOST_LINES]
+    chosen = chosen_series(catalog, found, metric, shown)[:MAX_LINES]
     is_log = bool(shown.log_scale)
     if shown.log_scale is None and len({catalog.series[number].module for number in chosen}) > 1:
         is_log = spans_decades(np.concatenate([found[number][1] for number in chosen]))
@@ -100,34 +168,34 @@ def chart(runs: Sequence[Run], shown: Shown) -> tuple[str, list[ChartLine], str,
     return metric, lines, "" if complete else "the beginning of a long training", is_log
 
 
-def chosen_series(catalog: Catalog, found: Mapping[int, Points], metric: str, shown: Shown) -> list[int]:
-    """The numbers of the series that are drawn: as chosen, of the selected module, or of the eight that differ most."""
+def chosen_series(catalog: SeriesCatalog, found: Mapping[int, Points], metric: str, shown: ChartOptions) -> list[int]:
+    """Returns the numbers of the series to draw: of the chosen, the selected, or the eight most different modules."""
     phases = PHASES if shown.phase == "both" else (phase_with_values(shown.phase, catalog.series, metric),)
     fitting = [
         (number, series.module)
         for number, series in enumerate(catalog.series)
         if series.metric == metric and series.form != HISTOGRAM and series.phase in phases and number in found
     ]
-    modules = list(shown.modules)[:MOST_MODULES]
+    modules = list(shown.modules)[:MAX_MODULES]
     if not modules and shown.selected in {module for _, module in fitting}:
         modules = [shown.selected]
     if not modules:
-        modules = standing_out([(module, found[number]) for number, module in fitting], MOST_MODULES)
+        modules = outlying_modules([(module, found[number]) for number, module in fitting], MAX_MODULES)
     return [number for number, module in fitting if module in modules]
 
 
-def _read(runs: Sequence[Run]) -> tuple[Catalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
-    """All series of the runs, thinned; False: they were too long to read to the end."""
-    updates, end = Updates(runs), time.perf_counter() + SECONDS
+def _read(runs: Sequence[Run]) -> tuple[SeriesCatalog, dict[int, tuple[np.ndarray, np.ndarray]], bool]:
+    """All series of the runs, downsampled; False if reading took too long."""
+    updates, end = UpdateReader(runs), time.perf_counter() + READ_SECONDS
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    while updates.behind > 0 and time.perf_counter() < end:
-        batch, share = updates.read(SLICE)
-        points = batch.points().thinned(max(LEAST_POINTS, math.ceil(POINTS * share)))
+    while updates.unread > 0 and time.perf_counter() < end:
+        batch, share = updates.read(SLICE_SECONDS)
+        points = batch.points().downsampled(max(MIN_POINTS, math.ceil(MAX_POINTS * share)))
         ends = points.counts.cumsum()
         for series, start, stop in zip(points.series.tolist(), ends - points.counts, ends, strict=True):
             pieces.setdefault(series, []).append((points.steps[start:stop], points.values[start:stop]))
     found = {s: (np.concatenate([p[0] for p in own]), np.concatenate([p[1] for p in own])) for s, own in pieces.items()}
-    return updates.catalog, found, updates.behind == 0
+    return updates.catalog, found, updates.unread == 0
 
 
 def _name(series: Series, runs: Sequence[Run], chosen: Sequence[int]) -> str:
@@ -142,12 +210,12 @@ def _line(name: str, steps: np.ndarray, values: np.ndarray, window: int | None, 
         steps, values = steps[recent], values[recent]
     with np.errstate(all="ignore"):
         drawn = np.log10(np.where(values > 0, values, math.nan)) if is_log else values
-    kept = most_telling(drawn, POINTS)
+    kept = min_max_positions(drawn, MAX_POINTS)
     return ChartLine(name, steps[kept], drawn[kept])
 
 
 def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
-    """Frame, the labels of its corners, and the lines."""
+    """Frame, corner labels and lines."""
     steps = np.concatenate([line.steps for line in lines])
     values = np.concatenate([line.values for line in lines])
     finite = values[np.isfinite(values)]
@@ -163,7 +231,7 @@ def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
         x = LEFT + (line.steps - first) / max(last - first, 1.0) * (end - LEFT)
         with np.errstate(all="ignore"):
             y = bottom - (line.values - low) / (high - low or 1.0) * (bottom - TOP)
-        path = " ".join(_strokes(x, y))
+        path = " ".join(_path_segments(x, y))
         if path:
             color = COLORS[at % len(COLORS)]
             yield f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
@@ -174,8 +242,8 @@ def _figure(value: float, is_log: bool) -> str:
         return f"{np.power(10.0, value) if is_log else value:.3g}"
 
 
-def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    """The path through the finite points; a point between two gaps is a dot."""
+def _path_segments(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+    """The path through finite points; an isolated point becomes a dot."""
     is_drawn = False
     for across, down in zip(x.tolist(), y.tolist(), strict=True):
         if math.isfinite(down):
@@ -184,4 +252,4 @@ def _strokes(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 
 def _text(x: float, y: float, words: str, color: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{clean(words)}</text>'
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{xml_text(words)}</text>'

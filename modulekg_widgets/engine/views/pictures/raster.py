@@ -1,4 +1,4 @@
-"""A static picture as PNG, a file or beside the SVG in a notebook: drawn from that SVG, so that both show the same."""
+"""PNG rendering of the static SVG pictures, with Pillow."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
 # Pillow is imported where it is used. It comes with matplotlib and with torchvision, which write no picture without it
 
-WORDS = "run the cell to make it live"
-LARGEST = 60_000  # bytes
-SCALES = (1.5, 1.0)  # pixels of the PNG to one of the SVG; the next one where the picture gets too large
+CAPTION = "run the cell to make it live"
+MAX_PNG_BYTES = 60_000  # bytes
+PNG_SCALES = (1.5, 1.0)  # pixels of the PNG to one of the SVG; the next one where the picture gets too large
 COLORS = 64
-SMOOTH = 2  # shapes are drawn this much larger, for smooth edges
+SUPERSAMPLING = 2  # shapes are drawn this much larger, for smooth edges
 FILE_SCALE = 2.0  # of a file, which may be printed
-MOST_SMOOTH = 60_000_000  # pixels; the shapes of a larger picture keep rough edges, for they would fill the memory
-TALLEST = 2400  # pixels of the SVG; of a taller picture the beginning is shown
-FOOT, LEFT, INK = 26, 16, PAGE.muted
+MAX_SMOOTH_PIXELS = (
+    60_000_000  # pixels; the shapes of a larger picture keep rough edges, for they would fill the memory
+)
+MAX_HEIGHT = 2400  # pixels of the SVG; of a taller picture the beginning is shown
+FOOTER_HEIGHT, LEFT, CAPTION_COLOR = 26, 16, PAGE.muted
 _FONT_SIZE = 11 / 12  # the font of the PNG runs wider than those of browsers
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 _BOLD = ("600", "700", "bold")
@@ -38,71 +40,77 @@ _BOLD = ("600", "700", "bold")
 Point = tuple[float, float]
 
 
-def saved_pictures(picture: str) -> dict[str, str]:
-    """What a saved notebook shows where there is no widget, by MIME type: the SVG, and a PNG where that is not safe."""
-    return {"image/svg+xml": _with_words(picture), "image/png": base64.b64encode(png(picture)).decode("ascii")}
+def notebook_pictures(picture: str) -> dict[str, str]:
+    """Returns the pictures for a saved notebook by MIME type: SVG, and PNG for viewers that block SVG."""
+    return {"image/svg+xml": _with_caption(picture), "image/png": base64.b64encode(png(picture)).decode("ascii")}
 
 
-def _with_words(picture: str) -> str:
-    """The SVG, and below it how to bring the widget back.
+def _with_caption(picture: str) -> str:
+    """The SVG with a caption that tells how to bring the widget back.
 
     By the classes a page of ours knows the picture, and the words, which it writes itself (saved_picture.ts).
     """
     width, height = (float(ElementTree.fromstring(picture).attrib[name]) for name in ("width", "height"))
-    size = f'width="{width:g}" height="{height + FOOT:g}" viewBox="0 0 {width:g} {height + FOOT:g}"'
-    style = f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}"'
+    size = f'width="{width:g}" height="{height + FOOTER_HEIGHT:g}" viewBox="0 0 {width:g} {height + FOOTER_HEIGHT:g}"'
+    style = f'font-family="system-ui, sans-serif" font-size="12" fill="{CAPTION_COLOR}"'
     return "\n".join(
         [
             f'<svg class="mkg-saved-picture" xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            f'<rect width="{width:g}" height="{height + FOOT:g}" fill="{PAGE.surface}"/>',
+            f'<rect width="{width:g}" height="{height + FOOTER_HEIGHT:g}" fill="{PAGE.surface}"/>',
             picture,
-            f'<text class="mkg-words" x="{LEFT}" y="{height + FOOT - 9:g}" {style}>{WORDS}</text>',
+            f'<text class="mkg-words" x="{LEFT}" y="{height + FOOTER_HEIGHT - 9:g}" {style}>{CAPTION}</text>',
             "</svg>",
         ]
     )
 
 
 def file_png(svg: str) -> bytes:
-    """`svg`, one of our static pictures (rect, path and text), at twice its size."""
+    """Returns an SVG picture (rect, path and text) as PNG at twice its size."""
     root = ElementTree.fromstring(svg)
     width, height = (float(root.attrib[name]) for name in ("width", "height"))
-    smooth = SMOOTH if width * height * (FILE_SCALE * SMOOTH) ** 2 <= MOST_SMOOTH else 1
+    smooth = SUPERSAMPLING if width * height * (FILE_SCALE * SUPERSAMPLING) ** 2 <= MAX_SMOOTH_PIXELS else 1
     buffer = io.BytesIO()
-    _drawn(root, height, FILE_SCALE, 0, smooth).save(buffer, "PNG")
+    _render(root, height, FILE_SCALE, 0, smooth).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def png(svg: str) -> bytes:
-    """`svg`, one of our static pictures (rect, path and text), and below it how to bring the widget back."""
+    """Returns an SVG picture (rect, path and text) as PNG of bounded size, with a caption."""
     root = ElementTree.fromstring(svg)
-    height = min(float(root.attrib["height"]), TALLEST)
+    height = min(float(root.attrib["height"]), MAX_HEIGHT)
     while True:
-        for scale in SCALES:
-            content = _encoded(_with_foot(root, height, scale))
-            if len(content) <= LARGEST:
+        for scale in PNG_SCALES:
+            content = _encoded(_with_footer(root, height, scale))
+            if len(content) <= MAX_PNG_BYTES:
                 return content
         height /= 2
 
 
-def _with_foot(root: ElementTree.Element, height: float, scale: float) -> Image:
-    """The picture down to `height`, and below it what to do."""
+def _with_footer(root: ElementTree.Element, height: float, scale: float) -> Image:
+    """The picture cut at `height`, with a caption below."""
     from PIL import ImageDraw
 
-    image = _drawn(root, height, scale, FOOT, SMOOTH)
+    image = _render(root, height, scale, FOOTER_HEIGHT, SUPERSAMPLING)
     is_whole = height >= float(root.attrib["height"])
-    words = WORDS if is_whole else f"the beginning of the picture; {WORDS}"
-    _text(ImageDraw.Draw(image), {"x": str(LEFT), "y": str(height + FOOT - 9), "fill": INK}, words, (0, 0), scale)
+    words = CAPTION if is_whole else f"the beginning of the picture; {CAPTION}"
+    _text(
+        ImageDraw.Draw(image),
+        {"x": str(LEFT), "y": str(height + FOOTER_HEIGHT - 9), "fill": CAPTION_COLOR},
+        words,
+        (0, 0),
+        scale,
+    )
     return image
 
 
-def _drawn(root: ElementTree.Element, height: float, scale: float, foot: int, smooth: int) -> Image:
+def _render(root: ElementTree.Element, height: float, scale: float, foot: int, smooth: int) -> Image:
     from PIL import Image, ImageDraw
 
     width = float(root.attrib["width"])
     large = scale * smooth
     image = Image.new("RGB", (round(width * scale) * smooth, round((height + foot) * scale) * smooth), PAGE.surface)
     draw = ImageDraw.Draw(image)
-    for element, origin in _placed(root):
+    for element, origin in _positioned(root):
         match _kind(element):
             case "rect":
                 _rect(draw, element.attrib, origin, large)
@@ -112,7 +120,7 @@ def _drawn(root: ElementTree.Element, height: float, scale: float, foot: int, sm
     draw.rectangle((0, height * large, *image.size), fill=PAGE.surface)
     image = image.reduce(smooth)
     draw = ImageDraw.Draw(image)
-    for element, origin in _placed(root):
+    for element, origin in _positioned(root):
         if _kind(element) == "text" and float(element.attrib["y"]) + origin[1] <= height:
             _text(draw, element.attrib, element.text or "", origin, scale)
     return image
@@ -136,13 +144,15 @@ def _kind(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _placed(element: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tuple[ElementTree.Element, Point]]:
-    """Every element, with the corner of the picture that it is in: a picture may hold others."""
+def _positioned(
+    element: ElementTree.Element, x: float = 0, y: float = 0
+) -> Iterator[tuple[ElementTree.Element, Point]]:
+    """Yields every element with the origin of the nested SVG that it is in."""
     if _kind(element) == "svg":
         x, y = x + float(element.get("x", 0)), y + float(element.get("y", 0))
     yield element, (x, y)
     for child in element:
-        yield from _placed(child, x, y)
+        yield from _positioned(child, x, y)
 
 
 def _text(draw: ImageDraw, given: Mapping[str, str], words: str, origin: Point, scale: float) -> None:
@@ -154,7 +164,7 @@ def _text(draw: ImageDraw, given: Mapping[str, str], words: str, origin: Point, 
 
 @cache
 def _font(is_bold: bool, size: float) -> FreeTypeFont | ImageFont:
-    """DejaVu Sans, which matplotlib brings along; its search for fonts would take seconds on a new machine."""
+    """Returns DejaVu Sans from matplotlib, without its font search, which takes seconds on a new machine."""
     from PIL import ImageFont
 
     found = find_spec("matplotlib")
@@ -198,7 +208,7 @@ _TOKEN = re.compile(r"[A-Za-z]|-?[\d.]+(?:e[-+]?\d+)?")
 
 
 def polylines(d: str) -> Iterator[list[Point]]:
-    """The lines of a path of the commands M, L, l, V, H, h and z."""
+    """Yields the lines of a path with the commands M, L, l, V, H, h and z."""
     line: list[Point] = []
     tokens = iter(_TOKEN.findall(d))
     for command in tokens:
@@ -227,7 +237,7 @@ def polylines(d: str) -> Iterator[list[Point]]:
 
 
 def _dashed(line: list[Point], on: float, off: float) -> Iterator[list[Point]]:
-    """The pieces of a dashed line; each of its parts begins with a dash."""
+    """Yields the dashes of a line; each segment begins with a dash."""
     for (x, y), (end_x, end_y) in pairwise(line):
         length = ((end_x - x) ** 2 + (end_y - y) ** 2) ** 0.5
         at = 0.0

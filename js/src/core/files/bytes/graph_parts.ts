@@ -1,5 +1,5 @@
 // Helpers of the readers of graphs: names that occur once, settings in short, places in source.
-// As modulekg_widgets/engine/files/graph_parts.py has them.
+// As modulekg_widgets/engine/files/graph_building.py has them.
 
 import { excess } from "./bounds";
 import { floatText } from "./numbers";

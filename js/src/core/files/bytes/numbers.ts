@@ -89,7 +89,7 @@ function plainFraction(value: number, digits: string, power: number): string {
 export const grouped = (value: number | bigint) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 
 // Floats of eight and sixteen bits, from whole numbers that have their bits: formats write them so.
-// As modulekg_widgets/engine/files/small_floats.py has them.
+// As modulekg_widgets/engine/files/formats/onnx/onnx_tensors.py has them.
 
 /** How bits are laid out: a sign, the exponent and then the fraction, of which patterns may stand for no number. */
 interface Layout {

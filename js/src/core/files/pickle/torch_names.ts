@@ -1,5 +1,5 @@
 // Names of torch in pickles: types of elements, storages, and all that its own loader holds to be safe.
-// As modulekg_widgets/engine/files/torch_names.py has them.
+// As modulekg_widgets/engine/files/formats/pickle/torch_names.py has them.
 
 import { excerpt } from "../bytes/bounds";
 

@@ -1,5 +1,5 @@
 // Owners of a file's tensors: the module that the name tells, else the one module that reads the tensor.
-// modulekg_widgets/engine/files/owners.py has the same rules.
+// modulekg_widgets/engine/files/tensor_owners.py has the same rules.
 
 import type { FileContents, TensorRecord } from "../bytes/records";
 

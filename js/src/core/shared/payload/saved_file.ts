@@ -23,7 +23,7 @@ import {
 } from "../base/schema";
 import * as v from "valibot";
 
-// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan/plan_file.py.
+// What plan.save writes, as far as a reader of it is shown: see modulekg_widgets/engine/pruning/plan/saved/plan_file.py.
 
 const FORMAT = "modulekg-plan";
 const VERSION = 1;

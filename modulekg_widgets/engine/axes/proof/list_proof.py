@@ -1,0 +1,204 @@
+"""The proof, by permutation, that the elements of module lists belong to the indices of axes.
+
+Permuting the rows of a router together with the list elements leaves the outputs unchanged; permuting the elements
+alone changes them. All elements must have run: router offsets lead rows to those that the data did not reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from modulekg_widgets.engine.axes.axis import Axes, Axis
+from modulekg_widgets.engine.axes.proof.verify import Orders, PermutationProof, max_difference, max_magnitude
+from modulekg_widgets.engine.identity.walk import walk
+from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, traits_of
+from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
+from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.tracing.dataflow import DataNode
+
+# --------------------
+# Offsets added to router outputs during a run, so that chosen experts are always or never selected.
+
+
+Tensor = torch.Tensor
+
+
+def router_weights(axis: Axis) -> list[tuple[DataNode, int]]:
+    """The weights that make an axis, each with the dimension; none of what lies in elements of its lists."""
+    inside = (node for node, _ in axis.tensor_dims if any(each.split(node.label) for each in axis.term.lists))
+    return [(node, at) for node, at in axis.tensor_dims if node.dim() > 1 and node not in set(inside)]
+
+
+class RouterOffsets(OperatorMode):
+    """Adds to what products with these weights give, along the dimension of their indices; no gradients run."""
+
+    def __init__(self, offsets: Iterable[tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self._offsets = {_storage_address(weight): offset for weight, offset in offsets}
+        self._copies: list[Tensor] = []  # of weights, kept: another tensor may come to lie where one has gone
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = [tensor for _, tensor in tensors((args, kwargs or {}))]
+        known = [self._offsets.get(_storage_address(tensor)) for tensor in given]
+        offset = next((each for each in known if each is not None), None)
+        if offset is None or not isinstance(out, Tensor) or not out.is_floating_point():
+            return out
+        if all(each is not None for each in known):
+            self._offsets.setdefault(_storage_address(out), offset)
+            self._copies.append(out)
+            return out
+        layer = traits_of(func).layer
+        dim = 1 if layer == CONVOLUTION else -1
+        if layer in (CONVOLUTION, MATRIX_PRODUCT) and out.dim() > 1 and out.shape[dim] == len(offset):
+            shape = [-1 if at == dim % out.dim() else 1 for at in range(out.dim())]
+            out.add_(offset.to(out).view(shape))
+        return out
+
+
+def _storage_address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+
+
+# ----------------------------------------
+
+
+Lists = dict[Axis, tuple[IndexedChildren, ...]]
+Offsets = Mapping[Axis, Tensor]
+MAX_ROUNDS = 16  # in which routers are led to elements that nothing has reached
+ROUTER_OFFSET = 1e3  # added to what a router gives: more than it gives itself, and less than what hides it
+
+
+class ListProof:
+    """A proof by running the model that the elements of module lists belong to axes; raises `TraceError`. Raises
+    `TraceError` where it does not run.
+    """
+
+    def __init__(self, axes: Axes, dtype: torch.dtype) -> None:
+        self.axes = axes
+        self.proof = PermutationProof(axes, None, None, 0, dtype)
+        self._reached: dict[IndexedChildren, set[int]] = {}
+        self._numbers: dict[int, tuple[IndexedChildren, int]] = {}  # by the module of an element
+        self._kinds: dict[tuple[str, int], bool] = {}
+
+    def prove(self, asked: Lists) -> Lists:
+        """Returns the lists of `asked` that are proved to belong to their axes."""
+        modules = self.axes.graph.modules
+        self._numbers = {
+            id(modules[each.path_of(at)].module): (each, at)
+            for axis, own in asked.items() for each in own for at in range(axis.size)
+        }  # fmt: skip
+        lists = {axis: self._sensitive_lists(axis, own) for axis, own in asked.items()}
+        lists = self._equivariant_lists({axis: own for axis, own in lists.items() if own})
+        for _ in range(MAX_ROUNDS):
+            offsets = self._offsets_to_unreached(lists)
+            if not offsets:
+                break
+            lists = self._equivariant_lists(lists, offsets)
+        return {axis: own for axis, own in lists.items() if not self._unreached(axis, own)}
+
+    # ---------------------------------------------------------------- steps
+
+    def _sensitive_lists(self, axis: Axis, lists: Sequence[IndexedChildren]) -> tuple[IndexedChildren, ...]:
+        """The lists whose elements alone in a new order give something else; of alike lists one is tried."""
+        found = []
+        for each in lists:
+            kind = (re.sub(r"\d+", "*", each.path), axis.size)
+            if kind not in self._kinds:
+                orders = {each: self.proof.orders[axis.term]}
+                self._kinds[kind] = self._error({}, orders, {}) > self.proof.least
+            if self._kinds[kind]:
+                found.append(each)
+        return tuple(found)
+
+    def _equivariant_lists(self, lists: Lists, offsets: Offsets | None = None) -> Lists:
+        """Returns the lists that leave the output unchanged when permuted with their axis, together or one by one."""
+        given = offsets or {}
+        if not lists or self._is_equivariant(lists, given):
+            return lists
+        found: Lists = {}
+        for axis, own in lists.items():
+            tries = [own, *((each,) for each in own if len(own) > 1)]
+            best = next((part for part in tries if self._is_equivariant({axis: part}, given)), None)
+            if best is not None:
+                found[axis] = best
+        return found
+
+    def _is_equivariant(self, lists: Lists, offsets: Offsets) -> bool:
+        orders = {axis.term: self.proof.orders[axis.term] for axis in lists}
+        places = {each: self.proof.orders[axis.term] for axis, own in lists.items() for each in own}
+        return self._error(orders, places, offsets) <= self.proof.tolerance
+
+    def _offsets_to_unreached(self, lists: Lists) -> Offsets:
+        """Returns router offsets that lead rows to elements which no run has reached yet."""
+        found = {}
+        for axis, own in lists.items():
+            missing = self._unreached(axis, own)
+            if missing:
+                least = axis.least
+                count = max(1 if least is None else least.count, self._rows(own) // 2)
+                found[axis] = torch.zeros(axis.size, dtype=self.proof.dtype)
+                found[axis][missing[:count]] = ROUTER_OFFSET
+        return found
+
+    def _unreached(self, axis: Axis, lists: Sequence[IndexedChildren]) -> list[int]:
+        return [at for at in range(axis.size) if any(at not in self._reached.get(each, ()) for each in lists)]
+
+    def _rows(self, lists: Sequence[IndexedChildren]) -> int:
+        """Returns the number of rows that are distributed over the elements."""
+        modules = self.axes.graph.modules
+        calls = [call for at in range(len(modules[lists[0].path].sub_modules))
+                 for call in modules[lists[0].path_of(at)].calls]  # fmt: skip
+        return sum(call.inputs[0].numel() // max(call.inputs[0].shape[-1], 1) for call in calls if call.inputs
+                   and call.inputs[0].dim())  # fmt: skip
+
+    # ------------------------------------------------------------ execution
+
+    def _error(self, orders: Orders, places: Mapping[IndexedChildren, Any], offsets: Offsets) -> float:
+        """Returns the relative change of the output when axes and list elements are permuted."""
+        expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._plain_outputs
+        changed = self.proof.rearranged(orders, places)
+        found = self._outputs(changed, offsets, {axis: self.proof.orders[axis.term] for axis in offsets})
+        return max_difference(found, expected) / max(max_magnitude(expected), 1e-300)
+
+    @cached_property
+    def _plain_outputs(self) -> list[Tensor]:
+        return self._outputs(self.proof.state, {}, {})
+
+    def _outputs(self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, Any]) -> list[Tensor]:
+        @contextmanager
+        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Iterator[None]:
+            led = [
+                (held[node.label], offset[torch.from_numpy(orders[axis])] if axis in orders else offset)
+                for axis, offset in offsets.items() for node, _ in router_weights(axis)
+            ]  # fmt: skip
+            with ExitStack() as stack:
+                stack.enter_context(self._recording_reached(stage))
+                if led:
+                    stack.enter_context(RouterOffsets(led))
+                yield
+
+        return self.proof.run_on(dict(state), around=around)[0]
+
+    @contextmanager
+    def _recording_reached(self, stage: Sandbox) -> Iterator[None]:
+        """Notes which elements get rows."""
+        modules = walk(self.axes.graph.model).modules
+        own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}
+
+        def left(module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+            place = own.get(id(module))
+            if place is not None and any(tensor.numel() for _, tensor in tensors((args, kwargs or {}))):
+                self._reached.setdefault(place[0], set()).add(place[1])
+
+        with module_call_hooks(stage.copies, lambda module, args: None, left):
+            yield

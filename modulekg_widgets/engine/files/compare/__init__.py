@@ -1,0 +1,5 @@
+"""Differences between two models of which one or both are files.
+
+comparable.py brings files and live models to the same records, renaming.py pairs tensors under other names, and
+comparison.py makes the table of what differs.
+"""

@@ -1,0 +1,335 @@
+"""Operators of an exported program, from its JSON graph, with those of branches and loops.
+
+The operators of a subgraph, as a branch of `cond`, come before the operator that has it, which takes what they give.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from modulekg_widgets.engine.files.graph_building import (
+    ATTRIBUTE_COST,
+    BODY_COST,
+    NO_MODULE,
+    OPERATOR_COST,
+    VALUE_COST,
+    NamedModules,
+    NameScope,
+    ReadBudget,
+    UniqueNames,
+    abbreviate_text,
+    abbreviate_value,
+    source_location,
+)
+from modulekg_widgets.engine.files.records import (
+    FileModuleRecord,
+    OperatorGraph,
+    OperatorRecord,
+    PlainValue,
+    ValueRecord,
+)
+
+# -------------------- Typed access to the JSON of `torch.export.save`: strings, sizes, dtypes and names, with checks
+
+
+# ScalarType of torch/_export/serde/schema.py → torch's word, and the bytes of an element
+DTYPES = {
+    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
+    7: ("float32", 4), 8: ("float64", 8), 9: ("complex32", 4), 10: ("complex64", 8), 11: ("complex128", 16),
+    12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2), 29: ("float8_e4m3fn", 1), 30: ("float8_e5m2", 1),
+    31: ("float8_e4m3fnuz", 1), 32: ("float8_e5m2fnuz", 1), 33: ("float8_e8m0fnu", 1), 34: ("uint32", 4),
+    35: ("uint64", 8),
+}  # fmt: skip
+# MemoryFormat and Layout of the same file
+MEMORY_FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
+LAYOUTS = {
+    1: "sparse_coo",
+    2: "sparse_csr",
+    3: "sparse_csc",
+    4: "sparse_bsr",
+    5: "sparse_bsc",
+    6: "_mkldnn",
+    7: "strided",
+}
+MAX_DIMENSIONS = 64
+_MAX_SIZE = 1 << 60
+_SYMBOL = re.compile(r"(?:Symbol\('([^'()]{1,100})'[^()]{0,200}\)|Integer\((-?\d{1,20})\))")
+_MAX_EXPRESSION = 400  # characters of an expression
+_CALL_NUMBER = re.compile(r"@\d{1,9}(?=\.|\Z)")
+
+
+def as_text(value: Any) -> str:
+    """Returns the value if it is a string; raises `ValueError` otherwise."""
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} stands where a text should")
+    return value
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Returns the value if it is a JSON object, an empty dict for null; raises `ValueError` otherwise."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"a {type(value).__name__} stands where an object should")
+    return value
+
+
+def as_list(value: Any) -> Sequence[Any]:
+    """Returns the value if it is a list, an empty one for null; raises `ValueError` otherwise."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"a {type(value).__name__} stands where a list should")
+    return value
+
+
+def as_integer(value: Any) -> int:
+    """Returns the value if it is an integer in the range of sizes and offsets; raises `ValueError` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_SIZE:
+        raise ValueError("something else stands where a whole number should")
+    return value
+
+
+def dtype_of(number: Any) -> str:
+    """Returns the dtype name of a number; "" for none, "type N" for unknown ones."""
+    if not number:
+        return ""
+    return DTYPES[number][0] if number in DTYPES else f"type {as_integer(number)}"
+
+
+def itemsize_of(number: Any) -> int:
+    """Returns the bytes of an element; 0 if unknown."""
+    return DTYPES.get(number, ("", 0))[1]
+
+
+def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
+    """Returns sizes or strides that must be integers, as those of weights."""
+    shape = tuple(as_integer(as_mapping(size)["as_int"]) for size in _dimensions(meta, key))
+    if any(size < 0 for size in shape) or math.prod(shape) > _MAX_SIZE:
+        raise ValueError("a tensor has sizes that no tensor has")
+    return shape
+
+
+def value_of(meta: Mapping[str, Any]) -> ValueRecord:
+    """Returns shape and dtype of a value; symbolic sizes are strings."""
+    return ValueRecord(tuple(_size(size) for size in _dimensions(meta, "sizes")), dtype_of(meta.get("dtype")))
+
+
+def size_text(expression: str) -> str:
+    """Returns a symbolic size in short: "s77" for "Symbol('s77', positive=True, integer=True)"."""
+    return _SYMBOL.sub(lambda found: found[1] or found[2], expression[:_MAX_EXPRESSION])
+
+
+def module_path(name: str) -> str:
+    """Returns the path of a module without call numbers: "act" for "act@1"."""
+    return _CALL_NUMBER.sub("", name)
+
+
+def _dimensions(meta: Mapping[str, Any], key: str) -> Sequence[Any]:
+    dimensions = as_list(meta.get(key))
+    if len(dimensions) > MAX_DIMENSIONS:
+        raise ValueError(f"a tensor has {len(dimensions):,} dimensions")
+    return dimensions
+
+
+def _size(size: Any) -> int | str:
+    size = as_mapping(size)
+    if "as_int" in size:
+        return as_integer(size["as_int"])
+    return size_text(as_text(as_mapping(size["as_expr"])["expr_str"]))
+
+
+# ----------------------------------------
+
+
+MAX_DEPTH = 30  # graphs within graphs
+_PREFIX = "torch.ops."
+_MAX_MODULE_STACK = 100  # modules within modules
+
+
+@dataclass(slots=True)
+class CallArguments:
+    """Arguments of an operator: values, settings and subgraphs, and the count of values before the operands."""
+
+    values: list[str] = field(default_factory=list)
+    settings: dict[str, PlainValue] = field(default_factory=dict)
+    graphs: list[Mapping[str, Any]] = field(default_factory=list)
+    before_operands: int = 0
+
+
+class ProgramReader:
+    """Reads the graph of an exported program; `names` maps values to state-dict names."""
+
+    def __init__(self, allowance: ReadBudget, names: Mapping[str, str]) -> None:
+        self._allowance = allowance
+        self._modules = NamedModules(allowance)
+        self._tensors = set(names.values())
+        self._given = UniqueNames(self._tensors)
+        self._operator_names = UniqueNames()
+        self._top = NameScope()
+        for value, name in names.items():
+            self._top[value] = name
+        self._operators: list[OperatorRecord] = []
+        self._values: dict[str, ValueRecord] = {}
+        self._stacks: dict[str, str] = {}
+
+    def graph(self, graph: Mapping[str, Any], inputs: list[str], outputs: list[Any]) -> OperatorGraph:
+        """Returns the graph; `inputs` are names of user inputs, `outputs` the output arguments."""
+        taken = tuple(self._define(name, self._top) for name in inputs)
+        self._run(graph, self._top, "", 0)
+        given = [self._top[name] for argument in outputs for name in value_names(argument)]
+        return OperatorGraph(tuple(self._operators), taken, tuple(given), self._values)
+
+    def modules(self, calls: Any) -> tuple[FileModuleRecord, ...]:
+        """Returns the modules that the program calls, and those of its operators, with classes."""
+        for call in as_list(calls):
+            self._modules.add(module_path(as_text(as_mapping(call)["fqn"])))
+        return self._modules.parts()
+
+    def _run(self, graph: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> list[str]:
+        """Add the operators of a graph; returns the names of its outputs."""
+        for node in as_list(graph.get("nodes")):
+            self._node(as_mapping(node), scope, module, depth)
+        for name, meta in as_mapping(graph.get("tensor_values")).items():
+            unique = scope[name]
+            if unique not in self._tensors and unique not in self._values:
+                self._allowance.charge(VALUE_COST)
+                self._values[unique] = value_of(as_mapping(meta))
+        return [scope[name] for argument in as_list(graph.get("outputs")) for name in value_names(argument)]
+
+    def _node(self, node: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> None:
+        self._allowance.charge(OPERATOR_COST)
+        metadata = as_mapping(node.get("metadata"))
+        target = as_text(node["target"]).removeprefix(_PREFIX)
+        module = self._module(as_text(metadata.get("nn_module_stack", ""))) or module
+        called = self._arguments(node, scope)
+        for graph in called.graphs:
+            called.values.extend(self._subgraph(graph, called, scope, module, depth))
+        outputs = tuple(
+            self._define(name, scope) for part in as_list(node.get("outputs")) for name in value_names(part)
+        )
+        name = node.get("name") or (outputs[0] if outputs else target)
+        self._operators.append(
+            OperatorRecord(
+                self._allowance.name(self._operator_names.unique(as_text(name))),
+                self._allowance.name(target),
+                module,
+                tuple(dict.fromkeys(called.values)) if called.graphs else tuple(called.values),
+                outputs,
+                called.settings,
+                self._allowance.name(source_location(as_text(metadata.get("stack_trace", "")))),
+            )
+        )
+
+    def _define(self, name: str, scope: NameScope) -> str:
+        unique = scope[name] = self._allowance.name(self._given.unique(name))
+        return unique
+
+    def _arguments(self, node: Mapping[str, Any], scope: NameScope) -> CallArguments:
+        found = CallArguments()
+        for place, entry in enumerate(as_list(node.get("inputs"))):
+            self._allowance.charge(ATTRIBUTE_COST)
+            entry = as_mapping(entry)
+            argument = as_mapping(entry["arg"])
+            if "as_graph" in argument:
+                found.graphs.append(as_mapping(argument["as_graph"]))
+                found.before_operands = len(found.values)
+                continue
+            found.values.extend(self._allowance.name(scope[name]) for name in value_names(argument))
+            setting = _setting(argument)
+            if setting is not None:
+                key = self._allowance.name(abbreviate_text(as_text(entry.get("name") or "") or f"argument {place}"))
+                found.settings[key] = self._allowance.name(setting) if isinstance(setting, str) else setting
+        return found
+
+    def _subgraph(
+        self, argument: Mapping[str, Any], called: CallArguments, scope: NameScope, module: str, depth: int
+    ) -> list[str]:
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"it has more than {MAX_DEPTH} graphs within graphs")
+        self._allowance.charge(BODY_COST)
+        graph = as_mapping(argument["graph"])
+        path = f"{module}.{as_text(argument['name'])}".lstrip(".")
+        inner = NameScope(scope)
+        operands = called.values[called.before_operands :]
+        names = [name for part in as_list(graph.get("inputs")) for name in value_names(part)]
+        for place, name in enumerate(names):
+            inner[name] = operands[place] if place < len(operands) else scope[name]
+        self._modules.add(path)
+        return self._run(graph, inner, path, depth + 1)
+
+    def _module(self, stack: str) -> str:
+        """The path of the innermost of the modules in a text as "L__self__,,pkg.Net;L__self__conv1,conv1,pkg.Conv"."""
+        known = self._stacks.get(stack)
+        if known is not None or not stack:
+            return known or ""
+        path = ""
+        for entry in stack.split(";", _MAX_MODULE_STACK)[:_MAX_MODULE_STACK]:
+            parts = entry.split(",")
+            if len(parts) == 3 and parts[1] != NO_MODULE:
+                path = module_path(parts[1])
+                self._modules.add(path, parts[2])
+        self._allowance.charge(len(stack) + 200)
+        self._stacks[stack] = self._allowance.name(path)
+        return path
+
+
+def value_names(argument: Any, depth: int = 0) -> Iterator[str]:
+    """Returns the names of the values in an argument: tensors, lists of them, and symbolic sizes."""
+    if depth > MAX_DEPTH:
+        raise ValueError("arguments are nested too deep")
+    if isinstance(argument, list):
+        for part in argument:
+            yield from value_names(part, depth + 1)
+        return
+    for kind, value in as_mapping(argument).items():
+        if kind in ("as_tensor", "as_token"):
+            yield from _named(as_mapping(value).get("name"))
+        elif kind == "as_name" or (kind == "name" and depth):  # in a list, tensors stand without their kind
+            yield from _named(value)
+        elif kind == "as_string_to_argument":
+            for part in as_mapping(value).values():
+                yield from value_names(part, depth + 1)
+        elif kind in _HOLDERS:
+            yield from value_names(value, depth + 1)
+
+
+_HOLDERS = {
+    "as_tensors", "as_optional_tensor", "as_optional_tensors", "as_nested_tensors", "as_sym_int", "as_sym_ints",
+    "as_sym_bool", "as_sym_bools", "as_sym_float", "as_sym_floats",
+}  # fmt: skip
+
+
+def _named(name: Any) -> Iterator[str]:
+    if name:
+        yield as_text(name)
+
+
+def _setting(argument: Mapping[str, Any]) -> PlainValue:
+    """An argument that is no value, as a plain setting; None for a value."""
+    for kind, value in argument.items():
+        if kind in _NUMBERED:
+            words = _NUMBERED[kind]
+            return words.get(value, abbreviate_text(f"{kind[3:]} {value}")) if isinstance(value, int) else None
+        if kind == "as_scalar_type":
+            return dtype_of(value)
+        if kind == "as_device":
+            device = as_mapping(value)
+            index = device.get("index")
+            return abbreviate_text(as_text(device["type"]) if index is None else f"{as_text(device['type'])}:{index}")
+        if kind == "as_custom_obj":
+            return abbreviate_text(as_text(as_mapping(value)["class_fqn"]))
+        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return abbreviate_value([next(iter(as_mapping(part).values()), None) for part in as_list(value)[:100]])
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return next((abbreviate_value(part) for key, part in as_mapping(value).items() if key != "as_name"), None)
+        if kind not in _HOLDERS and kind not in ("as_none", "as_tensor", "as_token", "as_string_to_argument"):
+            return abbreviate_value(value)
+    return None
+
+
+_NUMBERED = {"as_memory_format": MEMORY_FORMATS, "as_layout": LAYOUTS}

@@ -1,0 +1,108 @@
+"""Limits on the remaining indices of each axis: `floor` and `ceiling` of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modulekg_widgets.engine.axes.axis import Axis
+from modulekg_widgets.engine.axes.terms.algebra import Term
+from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
+from modulekg_widgets.engine.errors import CutError, printable
+
+Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
+DEFAULT_FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
+DEFAULT_TARGET_FLOOR = 0.05  # where it spends a target: MiniLM does without nearly all of its feed-forward layers
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The minimum and maximum count of axes, where the user limits them."""
+
+    minimum: Mapping[Term, int] = field(default_factory=dict)
+    maximum: Mapping[Term, int] = field(default_factory=dict)
+    code_minimums: Mapping[Term, MinimumCount] = field(
+        default_factory=dict
+    )  # by the code, at once: more than the user asks for
+
+    def check(self, axis: Axis, count: int, what: str) -> None:
+        """Raise `CutError` if a count violates a limit."""
+        least, most = self.minimum.get(axis.term, 1), self.maximum.get(axis.term, axis.size)
+        if not least <= count <= most:
+            limit = f"floor asks for {least} at least" if count < least else f"ceiling for {most} at most"
+            if count < least and axis.term in self.code_minimums:
+                limit = f"{least} at least must stay: {self.code_minimums[axis.term].reason}"
+            raise CutError(f"{what} leaves {count} of the {axis.size} indices of {printable(axis.name)}, and {limit}")
+
+
+def limits_of(
+    floor: Limit | None,
+    ceiling: Limit | None,
+    able: Iterable[Axis],
+    named: Callable[[Any], list[Axis]],
+    steps: Mapping[Term, int],
+) -> Limits:
+    """The limits of the axes that a plan may cut.
+
+    `named`: the axes behind a key. `steps`: what the numbers of indices are multiples of. Raises `CutError` for limits
+    that exclude each other or name an axis that the plan does not cut, and what `named` raises.
+    """
+    every = {axis.term: axis for axis in able}
+    least = _limits_by_axis("floor", floor, every, named)
+    found = {term: axis.least for term, axis in every.items()}
+    taken = {term: known for term, known in found.items() if known is not None and known.count > least.get(term, 1)}
+    least.update((term, known.count) for term, known in taken.items())
+    most = _limits_by_axis("ceiling", ceiling, every, named)
+    for term, count in most.items():
+        axis, step = every[term], steps.get(term, 1)
+        lower = min(axis.size, -(-least.get(term, 1) // step) * step)
+        upper = axis.size if count >= axis.size else count // step * step
+        if lower > upper:
+            multiples = f", in multiples of {step} for round_to" if step > 1 else ""
+            low = f"floor asks for {least[term]} at least" if term in least else "one stays at least"
+            low = f"{least[term]} at least must stay ({taken[term].reason})" if term in taken else low
+            raise CutError(
+                f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{multiples}"
+            )
+    return Limits(least, most, taken)
+
+
+def _limits_by_axis(
+    name: str, limit: Limit | None, every: Mapping[Term, Axis], named: Callable[[Any], list[Axis]]
+) -> dict[Term, int]:
+    if limit is None:
+        return {}
+    if not isinstance(limit, Mapping):
+        return {term: _index_count(name, limit, axis) for term, axis in every.items()}
+    found: dict[Term, int] = {}
+    for key, value in limit.items():
+        axes = named(key)
+        inside = [axis for axis in axes if axis.term in every]
+        for axis in inside:
+            found[axis.term] = _index_count(name, value, axis)
+        if name == "ceiling" and not inside:
+            why = next((axis.frozen for axis in axes if axis.frozen), "it is no axis that only=… and keep=… leave")
+            raise CutError(f"ceiling: the plan cuts no axis of {printable(str(key))!r}: {printable(why, 300)}")
+    return found
+
+
+def check_limit(name: str, limit: Any) -> None:
+    """Raise `CutError` unless a limit is a share, a count, or a mapping to these."""
+    entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
+    for key, value in entries:
+        where = name if key is None else f"{name}[{printable(str(key))!r}]"
+        is_number = isinstance(value, float | int) and not isinstance(value, bool)
+        if not is_number or not (0 <= value <= 1 if isinstance(value, float) else value >= 0):
+            raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
+        if name == "ceiling" and value == 0:
+            raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")
+
+
+def _index_count(name: str, value: float | int, axis: Axis) -> int:
+    """The count that a limit means for an axis; at least one."""
+    if isinstance(value, int):
+        return min(max(value, 1), axis.size)
+    exact = axis.size * value
+    return max(math.ceil(exact - 1e-9) if name == "floor" else math.floor(exact + 1e-9), 1)

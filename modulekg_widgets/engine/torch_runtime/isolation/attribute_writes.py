@@ -1,0 +1,192 @@
+"""Attributes that a model's code may write in forward, read from bytecode: tensors there are caches."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+# not part of a forward pass: making, copying and showing an object
+_LIFECYCLE_METHODS = {
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__", "__getstate__", "__deepcopy__",
+    "__copy__", "__reduce__", "__reduce_ex__", "__repr__", "__str__", "__del__", "__setattr__", "__delattr__",
+}  # fmt: skip
+_ENTRY_POINTS = {"forward", "train", "eval"}  # caches are also made or emptied where the mode changes
+_FILLING = {"append", "extend", "insert", "update", "setdefault", "pop", "popitem", "clear", "remove", "__setitem__"}
+_SETTING = {"setattr", "delattr", "__setattr__", "__delattr__"}
+_DICTS = {"__dict__", "vars"}
+_LIBRARY_PACKAGES = {"torch", "builtins", *sys.stdlib_module_names} - {
+    "__main__"
+}  # packages that write nothing of a user's
+_STORES = {"STORE_ATTR", "DELETE_ATTR"}
+_ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+
+
+class _FunctionFacts(NamedTuple):
+    """The names that a function and its inner ones use and write."""
+
+    names: frozenset[str]  # global names and attributes
+    stored: frozenset[str]  # attributes
+    fills: bool  # whether it may change what a container holds
+    sets: bool  # whether it may set an attribute that its code does not name
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWrites:
+    """The names of attributes that may be set, and of those whose contents may be changed."""
+
+    stored: frozenset[str]
+    filled: frozenset[str]
+    sets_any: bool  # whether names are computed
+
+    def may_write(self, names: Iterable[str], inside: bool) -> bool:
+        """True if one of these attributes may be assigned; `inside`: or its container changed."""
+        return self.sets_any or any(name in self.stored or (inside and name in self.filled) for name in names)
+
+
+def find_attribute_writes(
+    classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
+) -> AttributeWrites:
+    """Finds the attributes that methods of these classes may write in forward, from their bytecode.
+
+    `functions` are others that it may begin with, as a `forward` that stands on an instance. `bystanders` are classes
+    whose methods may be called too; where these set attributes by computed names, it is their own. Methods are told
+    apart by their names alone.
+    """
+    holders = _bases(classes)
+    aside: set[int] = set()
+    stored: set[str] = set()
+    for cls in {**holders, **_bases(bystanders)}:
+        for name, member in vars(cls).items():
+            aside.update(() if cls in holders else map(id, _functions(member)))
+            if isinstance(member, functools.cached_property):
+                stored.add(name)
+    filled: set[str] = set()
+    sets_any = False
+    for function in reachable_functions(classes, functions, bystanders):
+        facts = _facts(function.__code__)
+        stored |= facts.stored
+        filled |= facts.names if facts.fills else frozenset()
+        sets_any = sets_any or (facts.sets and id(function) not in aside)
+    return AttributeWrites(frozenset(stored), frozenset(filled), sets_any)
+
+
+def reachable_functions(
+    classes: Iterable[type], functions: Iterable[Any] = (), bystanders: Iterable[type] = ()
+) -> Iterator[FunctionType]:
+    """Yields the methods and functions that forward may call, found by name; torch's are excluded."""
+    methods: dict[str, list[FunctionType]] = defaultdict(list)
+    for cls in {**_bases(classes), **_bases(bystanders)}:
+        for name, member in vars(cls).items():
+            methods[name] += _functions(member)
+    begin = [
+        name for name in methods if name not in _LIFECYCLE_METHODS and (name in _ENTRY_POINTS or name.startswith("__"))
+    ]
+    waiting = [function for name in begin for function in methods[name]]
+    waiting += [function for each in functions for function in _functions(each)]
+    entered: set[int] = set()
+    while waiting:
+        function = waiting.pop()
+        if id(function) in entered or not _is_analysed(function.__module__):
+            continue
+        entered.add(id(function))
+        yield function
+        for name in _facts(function.__code__).names - _LIFECYCLE_METHODS:
+            waiting += methods.get(name, ())
+            waiting += _functions(function.__globals__.get(name))
+        waiting += [inner for cell in function.__closure__ or () for inner in _functions_in_cell(cell)]
+
+
+def names_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -> frozenset[str]:
+    """The names of attributes and globals in the code of functions: those of one object alone, or of all but one."""
+    names: set[str] = set()
+    for function in functions:
+        names |= _names_of(function.__code__, of, but)
+    return frozenset(names)
+
+
+def methods_of(cls: type, stop: type) -> Iterator[FunctionType]:
+    """The methods of a class and its bases up to `stop`, but for those that make, copy and show an instance."""
+    for base in cls.__mro__:
+        if not issubclass(stop, base):
+            for name, member in vars(base).items():
+                for function in _functions(member) if name not in _LIFECYCLE_METHODS else ():
+                    yield from _with_wrapped(function)
+
+
+def _with_wrapped(function: FunctionType) -> Iterator[FunctionType]:
+    """A function, and those that it was made around."""
+    waiting, entered = [function], set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in entered:
+            entered.add(id(each))
+            yield each
+            waiting += [inner for cell in each.__closure__ or () for inner in _functions_in_cell(cell)]
+
+
+@functools.lru_cache(maxsize=8192)
+def _names_of(code: CodeType, of: str, but: str) -> frozenset[str]:
+    inner = [_names_of(part, of, but) for part in code.co_consts if isinstance(part, CodeType)]
+    if not of and not but:
+        return frozenset(code.co_names).union(*inner)
+    own = {
+        new.argval
+        for old, new in itertools.pairwise(dis.get_instructions(code))
+        if new.opname in ("LOAD_ATTR", "LOAD_METHOD") and (old.argval == of if of else old.argval != but)
+    }
+    return frozenset(own).union(*inner)
+
+
+def _bases(classes: Iterable[type]) -> dict[type, None]:
+    return dict.fromkeys(base for each in classes for base in each.__mro__ if _is_analysed(base.__module__))
+
+
+def _is_analysed(module: Any) -> bool:
+    return not isinstance(module, str) or module.partition(".")[0] not in _LIBRARY_PACKAGES
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """Yields the Python functions of a class member or another callable."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, staticmethod | classmethod | MethodType):
+        yield from _functions(value.__func__)
+    elif isinstance(value, property):
+        yield from (each for part in (value.fget, value.fset) for each in _functions(part))
+    elif isinstance(value, functools.partial | functools.cached_property):
+        yield from _functions(value.func)
+    elif isinstance(value, functools._lru_cache_wrapper):
+        yield from _functions(value.__wrapped__)
+
+
+def _functions_in_cell(cell: Any) -> Iterator[FunctionType]:
+    try:
+        yield from _functions(cell.cell_contents)
+    except ValueError:
+        return  # empty, as of a function that is not defined yet
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(code: CodeType) -> _FunctionFacts:
+    instructions = list(dis.get_instructions(code))
+    inner = [_facts(part) for part in code.co_consts if isinstance(part, CodeType)]
+    names = frozenset(code.co_names).union(*(each.names for each in inner))
+    stored = frozenset(each.argval for each in instructions if each.opname in _STORES)
+    own = set(code.co_names)
+    fills = not _FILLING.isdisjoint(code.co_names) or any(each.opname in _ITEM_STORES for each in instructions)
+    sets = bool(own & _SETTING) or (fills and bool(own & _DICTS))
+    if sets:  # by a name that it writes out, or by another one
+        stored |= {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
+    return _FunctionFacts(
+        names,
+        stored.union(*(each.stored for each in inner)),
+        fills or any(each.fills for each in inner),
+        sets or any(each.sets for each in inner),
+    )

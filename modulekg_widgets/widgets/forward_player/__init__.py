@@ -1,1 +1,0 @@
-"""ForwardPlayer: the forward pass on one's own input."""

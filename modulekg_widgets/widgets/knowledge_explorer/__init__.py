@@ -1,1 +1,0 @@
-"""KnowledgeExplorer: the graph of many models."""

@@ -1,1 +1,0 @@
-"""Workbench: the widgets of one model, linked."""
