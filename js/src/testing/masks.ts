@@ -146,7 +146,7 @@ export function known(revision: number, goes: Readonly<Record<number, readonly n
 }
 
 /** What a page has drawn, as `known` takes it. */
-export function drawn({ content }: Sent): Record<string, number[]> {
+export function draftOf({ content }: Sent): Record<string, number[]> {
   const { axes, bits } = content as unknown as Drawing;
   const sizes = THREE.map(({ scores }) => (scores.length + 7) >> 3);
   let at = 0;

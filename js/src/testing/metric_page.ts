@@ -58,7 +58,7 @@ export function receive(parts: Parts): void {
   page.feed.receive(content, buffers);
 }
 
-export async function drawn(
+export async function rendered(
   state: Partial<PanelState> = {},
   parts: Parts = twelve(),
   runs: readonly string[] = ["base"]

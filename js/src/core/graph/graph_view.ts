@@ -16,7 +16,7 @@ import { LayoutClient } from "../layout/client";
 import { TooManyNodesNotice } from "./parts/notices";
 import type { Mark } from "../shared/model/differences";
 import type { Status } from "../shared/payload/payload";
-import { placeScene, type PlacedScene, plainScene, type Scene, type SceneNode } from "./scene/scene_types";
+import { positionScene, type PlacedScene, plainScene, type Scene, type SceneNode } from "./scene/scene_types";
 import { onPreferences } from "../shared/base/preferences";
 import { reveal, toggle } from "../shared/model/expansion";
 import { idOf } from "./scene/cards";
@@ -259,7 +259,7 @@ export class GraphView {
   private draw(scene: Scene, layout: LayoutResult): void {
     if (this.dead) return;
     const before = this.placed;
-    this.placed = placeScene(scene, layout);
+    this.placed = positionScene(scene, layout);
     this.scenery.remember(scene, layout);
     this.notify(scene);
     this.applyDecor();

@@ -69,7 +69,7 @@ export interface PlacedScene {
   bounds: Box; // of boxes and lines
 }
 
-export function placeScene(scene: Scene, layout: LayoutResult): PlacedScene {
+export function positionScene(scene: Scene, layout: LayoutResult): PlacedScene {
   const byNode = new Map(scene.groups.map(({ node }, at) => [node, layout.groups[at]]));
   const written = new Set<string>();
   const routes = scene.edges.flatMap(edge => {

@@ -50,7 +50,7 @@ const cellOf = (at: number): number => Math.floor(at / CELL);
 const always = (): boolean => true;
 
 /** Serves wishes by rank where nothing else is; `before`: what was shown, which stays where it can. */
-export function placeLabels(
+export function positionLabels(
   wishes: readonly LabelRequest[],
   isBlocked: (place: Rect, key: string) => boolean,
   before: Placement

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge } from "../../../testing/knowledge";
 import { groupPositions, layoutCircles } from "./circle_layout";
 import { Knowledge } from "../data/knowledge";
-import { forceLabels, overlap, placeLabels, type Rect, type LabelRequest } from "./label_placement";
+import { forceLabels, overlap, positionLabels, type Rect, type LabelRequest } from "./label_placement";
 import { type LabelledItem, type MapLabel, MapLabels } from "./map_labels";
 import { buildPicture, type Choice } from "./picture";
 
@@ -103,7 +103,7 @@ describe("placing", () => {
   const nothing = () => false;
 
   it("serves the highest rank first, and another place rather than none", () => {
-    const found = placeLabels([wish("low", 1, 0, 20), wish("high", 2, 5), wish("none", 0, 4)], nothing, new Map());
+    const found = positionLabels([wish("low", 1, 0, 20), wish("high", 2, 5), wish("none", 0, 4)], nothing, new Map());
     expect([...found]).toEqual([
       ["high", 0],
       ["low", 1]
@@ -113,8 +113,8 @@ describe("placing", () => {
   it("keeps what was shown, where it was, until something clearly more important comes", () => {
     const wishes = (rank: number) => [wish("new", rank, 0), wish("old", 10, 30, 5)];
     const before = new Map([["old", 1]]);
-    expect([...placeLabels(wishes(12), nothing, before)]).toEqual([["old", 1]]);
-    expect([...placeLabels(wishes(14), nothing, before)]).toEqual([
+    expect([...positionLabels(wishes(12), nothing, before)]).toEqual([["old", 1]]);
+    expect([...positionLabels(wishes(14), nothing, before)]).toEqual([
       ["new", 0],
       ["old", 0]
     ]);

@@ -4,7 +4,7 @@ import { truncated, type Measure } from "../../shared/base/canvas";
 import { shortNumber } from "../../shared/base/format";
 import type { Circle } from "./circle_layout";
 import { isOfModels, type MapItem } from "../data/map_items";
-import { forceLabels, Grid, placeLabels, type Placement, type Rect, type LabelRequest } from "./label_placement";
+import { forceLabels, Grid, positionLabels, type Placement, type Rect, type LabelRequest } from "./label_placement";
 
 interface Line {
   readonly text: string;
@@ -124,7 +124,7 @@ export class MapLabels {
       else if (item.isOpen) requests.push(...this.header(at));
       else if (!isDim && circles[at].r >= MIN_RADIUS) requests.push(this.beside(at));
     });
-    const places = placeLabels(
+    const places = positionLabels(
       requests.map(({ wish }) => wish),
       this.isBlocked,
       this.before

@@ -4,7 +4,7 @@ import { truncated, fontOf, type Measure } from "../../shared/base/canvas";
 import { mix } from "../../shared/stage/theme";
 import type { Viewport } from "../../shared/stage/viewport";
 import type { ChartTheme } from "../../metrics/base/chart_theme";
-import { placeLabels, type Placement, type Rect, type LabelRequest } from "../map/label_placement";
+import { positionLabels, type Placement, type Rect, type LabelRequest } from "../map/label_placement";
 import type { Scale } from "./scatter_axes";
 
 export interface Dot {
@@ -191,7 +191,7 @@ export class ScatterPainter {
       place[2] > plot[2] ||
       place[3] > plot[3] ||
       rings.some(([x, y]) => x > place[0] - 4 && x < place[2] + 4 && y > place[1] - 4 && y < place[3] + 4);
-    const slots = placeLabels(wishes, isBlocked, this.before);
+    const slots = positionLabels(wishes, isBlocked, this.before);
     this.before = slots;
     context.font = fontOf(NAME, false);
     context.textAlign = "center";

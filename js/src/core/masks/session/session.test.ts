@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   brush,
   confirm,
-  drawn,
+  draftOf,
   dropped,
   FakeChannel,
   known,
@@ -45,7 +45,7 @@ describe("Session", () => {
     session.commit();
     const [{ content }] = channel.sent;
     expect(content).toMatchObject({ type: "draw", generation: 1, base: 0, axes: [0] });
-    expect([channel.sent.length, drawn(channel.sent[0])]).toEqual([1, { 0: [0b1010] }]);
+    expect([channel.sent.length, draftOf(channel.sent[0])]).toEqual([1, { 0: [0b1010] }]);
   });
 
   it("sends nothing for a gesture without effect", () => {
@@ -68,7 +68,7 @@ describe("Session", () => {
     session.step("redo");
     expect(dropped(session)).toEqual([[0, 1], [], []]);
     expect(channel.types()).toEqual(Array(5).fill("draw"));
-    expect(channel.sent.map(drawn)).toEqual([{ 0: [3] }, { 0: [3], 1: [0, 2] }, { 0: [3] }, {}, { 0: [3] }]);
+    expect(channel.sent.map(draftOf)).toEqual([{ 0: [3] }, { 0: [3], 1: [0, 2] }, { 0: [3] }, {}, { 0: [3] }]);
     brush(session, 0, [3]);
     expect(session.data?.history.canRedo).toBe(false);
   });
@@ -155,14 +155,14 @@ describe("the way to the kernel", () => {
     expect(dropped(session)[0]).toEqual([0, 1]);
     channel.isLive = true;
     session.settle();
-    expect(channel.sent.map(drawn)).toEqual([{ 0: [3] }]);
+    expect(channel.sent.map(draftOf)).toEqual([{ 0: [3] }]);
   });
 
   it("sends what was lost with the next gesture", () => {
     const { session, channel } = openSession();
     brush(session, 0, [0]);
     brush(session, 1, [1]); // the first one never arrives
-    expect(drawn(channel.sent[1])).toEqual({ 0: [1], 1: [2, 0] });
+    expect(draftOf(channel.sent[1])).toEqual({ 0: [1], 1: [2, 0] });
     confirm(session, channel.sent[1], 1);
     expect([dropped(session), session.data?.draft.isKnown]).toEqual([[[0], [1], []], true]);
   });
@@ -193,7 +193,7 @@ describe("the way to the kernel", () => {
     expect(session.setDraft(known(1, { 1: [4, 0] }, "another page"))).toBe(true); // so ours is not taken
     expect(dropped(session)).toEqual([[0], [2], []]);
     session.settle();
-    expect([channel.sent[1].content.base, drawn(channel.sent[1])]).toEqual([1, { 0: [1], 1: [4, 0] }]);
+    expect([channel.sent[1].content.base, draftOf(channel.sent[1])]).toEqual([1, { 0: [1], 1: [4, 0] }]);
     confirm(session, channel.sent[1], 2);
     session.settle();
     expect([channel.sent.length, session.data?.draft.isKnown]).toEqual([2, true]);
@@ -207,7 +207,7 @@ describe("the way to the kernel", () => {
     session.settle();
     expect(channel.sent).toEqual([]);
     session.commit();
-    expect(channel.sent.map(drawn)).toEqual([{ 0: [1], 1: [4, 0] }]);
+    expect(channel.sent.map(draftOf)).toEqual([{ 0: [1], 1: [4, 0] }]);
   });
 });
 
