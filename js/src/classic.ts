@@ -1,4 +1,4 @@
-// What runs when a classic notebook loads its extensions; extension.js has it whole.
+// The script that classic notebooks run when they load their extensions; extension.js has it whole.
 
 import { type OutputAreaLike, showSavedPictures } from "./classic/saved_pictures";
 

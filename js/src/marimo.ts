@@ -14,7 +14,7 @@ interface AnyModel {
   off(event: string, listener: (content: unknown, buffers: unknown) => void): void;
 }
 
-interface Told {
+interface KernelMessage {
   readonly kind?: unknown;
   readonly content?: unknown;
   readonly buffers?: readonly DataView[];
@@ -30,7 +30,7 @@ function render({ model, el }: { model: AnyModel; el: HTMLElement }): () => void
   const heard = (content: unknown, buffers: unknown) => tell({ kind: "heard", content, buffers });
   const showTheme = () => tell({ kind: "theme", isDark: isDark(el), height: window.innerHeight });
   const themes = new MutationObserver(showTheme);
-  const take = ({ kind, content, buffers, height }: Told): void => {
+  const take = ({ kind, content, buffers, height }: KernelMessage): void => {
     if (kind === "ready") {
       showTheme();
       tell({ kind: "start", root: model.get("root"), states: model.get("states") });
@@ -48,7 +48,7 @@ function render({ model, el }: { model: AnyModel; el: HTMLElement }): () => void
   window.addEventListener(
     "message",
     event => {
-      if (event.source === frame.contentWindow) take((event.data ?? {}) as Told);
+      if (event.source === frame.contentWindow) take((event.data ?? {}) as KernelMessage);
     },
     stop
   );

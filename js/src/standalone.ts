@@ -1,13 +1,18 @@
 // The page without a host: reads its widgets from its own document and shows them, or those of the page around it.
 
 import "../style/saved_page.css";
-import { el } from "./core/shared/dom";
+import { el } from "./core/shared/ui/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
-import { isObject } from "./core/shared/schema";
-import { KINDS } from "./standalone/kinds";
-import { startLive } from "./standalone/live_frame";
-import { Page } from "./standalone/page";
-import { followAddress } from "./standalone/theme";
+import { isObject } from "./core/shared/base/schema";
+import { startLive } from "./standalone/live";
+import { followAddress, Page } from "./standalone/page";
+import * as widgets from "./widgets/all";
+import * as controls from "./standalone/controls";
+import type { Kinds } from "./standalone/models";
+
+// What a page without a host can show: every widget of the package, and the boxes and links of ipywidgets.
+
+const KINDS: Kinds = { ...controls, ...widgets };
 
 const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
 

@@ -1,4 +1,4 @@
-"""Imports in TypeScript run one way: no file imports itself around a circle, and core's folders stand in layers."""
+"""Imports in TypeScript run one way: no circle among files or folders, and core's folders stand in layers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,6 +23,9 @@ ALLOWED = {
     "graph": {"export", "layout", "panel", "tree"},
     "knowledge": {"metrics", "panel"},
 }
+FILES = 12  # of a folder, its tests not counted
+# folder → its number of files, where it has more than FILES
+CROWDED: dict[str, int] = {}
 # import and export … from, import("…") and import "…", types included
 IMPORT = re.compile(
     r"""^(?:import|export)\b[^;'"]*?\bfrom\s+["'](\.[^"']+)["']|\bimport\(\s*["'](\.[^"']+)["']|^import\s+["'](\.[^"']+)["']""",
@@ -66,6 +69,24 @@ def circles(graph: Mapping[Path, Iterable[Path]]) -> list[list[Path]]:
     return [list(group) for group in sorted(groups)]
 
 
+def circles_of_entries(graph: Mapping[Path, Iterable[Path]], source: Path) -> dict[str, list[list[str]]]:
+    """By folder: groups of what lies directly in it, files and folders, that import each other."""
+    entries: dict[Path, dict[Path, set[Path]]] = {}
+    for path, used in graph.items():
+        for other in used:
+            folder = next(above for above in path.parents if above in other.parents)
+            below = [folder / one.relative_to(folder).parts[0] for one in (path, other)]
+            siblings = entries.setdefault(folder, {})
+            siblings.setdefault(below[1], set())
+            if below[0] != below[1]:
+                siblings.setdefault(below[0], set()).add(below[1])
+    return {
+        folder.relative_to(source).as_posix(): [[one.name for one in circle] for circle in around]
+        for folder, siblings in sorted(entries.items())
+        if (around := circles(siblings))
+    }
+
+
 def folder_of(path: Path, source: Path) -> str | None:
     """The folder of core that a file is in."""
     parts = path.relative_to(source).parts
@@ -74,10 +95,27 @@ def folder_of(path: Path, source: Path) -> str | None:
 
 GRAPH = graph_of(SOURCE)
 CODE = [path for path in GRAPH if not path.name.endswith(".test.ts")]
+FOLDERS = sorted({path.parent.relative_to(SOURCE).as_posix() for path in CODE} - {"testing"})
 
 
 def test_no_file_imports_itself_around_a_circle() -> None:
     assert [[path.relative_to(SOURCE).as_posix() for path in circle] for circle in circles(GRAPH)] == []
+
+
+def test_no_folders_import_one_another_in_a_circle() -> None:
+    code = {path: GRAPH[path] & set(CODE) for path in CODE}
+    assert circles_of_entries(code, SOURCE) == {}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_has_few_files(folder: str) -> None:
+    files = [path for path in CODE if path.parent == SOURCE / folder]
+    assert len(files) <= FILES or len(files) == CROWDED.get(folder)
+
+
+def test_the_crowded_folders_are_crowded() -> None:
+    assert set(CROWDED) <= set(FOLDERS)
+    assert all(count > FILES for count in CROWDED.values())
 
 
 @pytest.mark.parametrize("folder", sorted({folder_of(path, SOURCE) for path in CODE} - {None}, key=str))
@@ -123,3 +161,21 @@ def test_the_checks_see_what_they_forbid(tmp_path: Path) -> None:
     graph = graph_of(tmp_path)
     found = [[path.relative_to(tmp_path.resolve()).as_posix() for path in circle] for circle in circles(graph)]
     assert found == [["a.ts", "b.ts", "folder/c.ts"], ["d.ts"]]
+
+
+def test_a_circle_of_folders_without_one_of_files_is_found(tmp_path: Path) -> None:
+    for name, text in {
+        "a/low": "",
+        "a/high": 'import { b } from "../b/high";\n',
+        "b/low": 'import { a } from "../a/low";\n',
+        "b/high": 'import { c } from "./inner/c";\n',
+        "b/inner/c": "",
+        "b/inner/d": 'import { a } from "../../a/low";\nimport { low } from "../low";\n',
+        "e": 'import { a } from "./a/high";\n',
+    }.items():
+        path = tmp_path / f"{name}.ts"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    graph = graph_of(tmp_path)
+    assert circles(graph) == []
+    assert circles_of_entries(graph, tmp_path.resolve()) == {".": [["a", "b"]]}

@@ -28,7 +28,7 @@ Scene: TypeAlias = Mapping[str, Any]
 
 INPUT, OUTPUT = "\0input", "\0output"
 TOUCH = 1.0  # units: what touches does not overlap
-MARGIN, LARGEST = 22, 1.15  # of a picture that is fitted, as js/src/core/shared/viewport.ts has them
+MARGIN, LARGEST = 22, 1.15  # of a picture that is fitted, as js/src/core/shared/stage/viewport.ts has them
 NEAR = 16.0  # units from its line, where a label is still seen to be its own
 REACH = 3.0  # units from the border of a box, where a line still ends at it
 ALONG = 6.0  # units that two lines may run on each other

@@ -68,7 +68,7 @@ MODULEKG_SITE=docs/_build pytest -n 4 tests/packaging -k 'a and b' --ignore=test
 (cd tests && python -m benchmarks.quality --write ../docs/quality.md)
 modulekg show a.pt --tensors
 ls *.py | xargs ruff
-npm --prefix js run lint && npm --prefix js test -- src/core/shared/color.test.ts
+npm --prefix js run lint && npm --prefix js test -- src/core/shared/stage/color.test.ts
 ```
 `modulekg diff a b`, `modulekg … --store`, `pip install 'modulekg-widgets[lab]'`
 """
@@ -87,7 +87,7 @@ npm --prefix js run lint && npm --prefix js test -- src/core/shared/color.test.t
         ("benchmarks.quality", "benchmarks.gone", ["there is no module benchmarks.gone"]),
         ("(cd tests && ", "(", ["there is no module benchmarks.quality"]),
         ("run lint", "run lints", ["there is no script 'lints'"]),
-        ("color.test.ts", "gone.test.ts", ["there is no src/core/shared/gone.test.ts"]),
+        ("color.test.ts", "gone.test.ts", ["there is no src/core/shared/stage/gone.test.ts"]),
         ("ls *.py", "curl x", ["curl is not known to the tests"]),
         ("# opens it", "", []),
     ],

@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { describe, expect, it, vi } from "vitest";
-import { VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 import { type Elements, type OutputAreaLike, showSavedPictures } from "./saved_pictures";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';

@@ -1,6 +1,6 @@
-// What a classic notebook shows of a widget of ours whose model is not there: the picture saved with it.
+// The picture saved with a widget, which a classic notebook shows where the widget's model is missing.
 
-import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 
 /** A list of elements of the page's jQuery. */
 export interface Elements {

@@ -5,13 +5,13 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
-import { type Inputs, pickName, say } from "./dialogs";
-import type { Host, Hosts } from "./hosts";
+import { type Inputs, pickName, showNotice } from "./dialogs";
+import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
-import type { AllKernelObjects } from "./kernel_objects";
-import { isPlainName, isTabKind, type TabKind } from "./lines";
+import type { AllKernelObjects } from "./kernel/kernel_objects";
+import { isPlainName, isTabKind, type TabKind } from "./kernel/kernel_protocol";
 import { type ObjectTab, RESTORE_COMMAND, type Tabs } from "./tabs";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 
 export const COMMANDS = {
   explore: `${MODULE}:explore`,
@@ -21,7 +21,7 @@ export const COMMANDS = {
   showPanel: `${MODULE}:show-panel`
 } as const;
 
-export interface CommandTools {
+interface CommandTools {
   readonly app: JupyterFrontEnd;
   readonly shell: ILabShell;
   readonly hosts: Hosts;
@@ -97,7 +97,7 @@ async function showModel(
   const { hosts, trans } = tools;
   const host = hosts.current;
   if (!host) {
-    return say(trans.__("No notebook"), trans.__("Open a notebook first: its kernel has the models."), trans);
+    return showNotice(trans.__("No notebook"), trans.__("Open a notebook first: its kernel has the models."), trans);
   }
   const objects = tools.objects.of(host.sessionContext);
   await host.sessionContext.ready;
@@ -105,7 +105,7 @@ async function showModel(
   const names = objects.list.objects.filter(object => object.kind === "model").map(object => object.name);
   if (names.length === 0) {
     const body = trans.__("No variable of “%1” is a torch module.", host.sessionContext.path);
-    return say(trans.__("No model"), body, trans);
+    return showNotice(trans.__("No model"), body, trans);
   }
   const asked = args.name;
   const name = isPlainName(asked) && names.includes(asked) ? asked : await pickName(names, trans);

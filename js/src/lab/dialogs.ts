@@ -1,9 +1,12 @@
-// What the commands ask for.
+// Dialogs of the commands.
 
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import type { IStateDB } from "@jupyterlab/statedb";
-import type { TranslationBundle } from "@jupyterlab/translation";
-import { MODULE } from "./version";
+import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
+import { MODULE } from "../generated/version";
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import { IDocumentManager } from "@jupyterlab/docmanager";
+import { FileDialog } from "@jupyterlab/filebrowser";
 
 /** The only name, or the one that was picked; null when nothing was picked. */
 export async function pickName(names: readonly string[], trans: TranslationBundle): Promise<string | null> {
@@ -21,7 +24,7 @@ export async function pickName(names: readonly string[], trans: TranslationBundl
   return picked !== null && names.includes(picked) ? picked : null;
 }
 
-export async function say(title: string, body: string, trans: TranslationBundle): Promise<undefined> {
+export async function showNotice(title: string, body: string, trans: TranslationBundle): Promise<undefined> {
   await showDialog({ title, body, buttons: [Dialog.okButton({ label: trans.__("OK") })] });
 }
 
@@ -64,4 +67,33 @@ export class Inputs {
 
 function keyOf(path: string, name: string): string {
   return `${MODULE}:inputs:${path}:${name}`;
+}
+
+// Asks for a file of ours and opens it.
+
+const ENDING = ".modulekg.json";
+
+export async function openFile(
+  app: JupyterFrontEnd,
+  folder: string,
+  translator: ITranslator | null,
+  trans: TranslationBundle
+): Promise<void> {
+  const manager = await app.resolveOptionalService(IDocumentManager);
+  if (!manager) {
+    return;
+  }
+  const picked = await FileDialog.getOpenFiles({
+    manager,
+    defaultPath: folder,
+    title: trans.__("Open a Saved Graph or Plan"),
+    label: trans.__("Files that end in %1", ENDING),
+    filter: item => (item.type === "directory" || item.name.endsWith(ENDING) ? { score: 0 } : null),
+    translator: translator ?? undefined
+  });
+  for (const file of picked.button.accept ? (picked.value ?? []) : []) {
+    if (file.type !== "directory") {
+      await app.commands.execute("docmanager:open", { path: file.path });
+    }
+  }
 }

@@ -1,7 +1,7 @@
 // The icon of the panel, the tabs and the files.
 
 import { LabIcon } from "@jupyterlab/ui-components";
-import { MODULE } from "./version";
+import { MODULE } from "../generated/version";
 
 // three linked cards, in the color that JupyterLab's icons have
 const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">

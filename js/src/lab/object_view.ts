@@ -4,13 +4,13 @@ import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Panel, Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/shared/dom";
-import type { Host, Hosts } from "./hosts";
-import { tellKernel } from "./kernel_objects";
-import { againLine, lineFor, NOTHING_SHOWN, type TabKind } from "./lines";
+import { button, el, nameSpan } from "../core/shared/ui/dom";
+import type { Host, Hosts } from "./kernel/hosts";
+import { sendToKernel } from "./kernel/kernel_objects";
+import { restoreLine, lineFor, NO_OUTPUT, type TabKind } from "./kernel/kernel_protocol";
 
 /** What a tab shows; kept over a reload of the page. */
-export interface Wanted {
+export interface ViewRequest {
   readonly kind: TabKind;
   readonly name: string;
   readonly path: string; // of the notebook or console
@@ -35,7 +35,7 @@ export class ObjectView extends Panel {
 
   /** `isRestored`: the kernel may still have what an earlier page has shown. */
   constructor(
-    private wanted: Wanted,
+    private wanted: ViewRequest,
     private readonly tools: ViewTools,
     private isRestored: boolean
   ) {
@@ -82,7 +82,7 @@ export class ObjectView extends Panel {
     }
     this.runs += 1;
     this.tools.hosts.changed.disconnect(this.onHosts, this);
-    tellKernel(this.kernel, { method: "close", tab: this.wanted.tab });
+    sendToKernel(this.kernel, { method: "close", tab: this.wanted.tab });
     super.dispose();
   }
 
@@ -96,7 +96,7 @@ export class ObjectView extends Panel {
     this.area = area;
     area.outputLengthChanged.connect(() => run === this.runs && this.reveal(area));
     const future = kernel.requestExecute({
-      code: isRestored ? againLine(name, tab) : lineFor(kind, name, tab, inputs),
+      code: isRestored ? restoreLine(name, tab) : lineFor(kind, name, tab, inputs),
       store_history: false,
       allow_stdin: false,
       stop_on_error: false
@@ -133,9 +133,9 @@ export class ObjectView extends Panel {
     const { trans } = this.tools;
     const { name, inputs } = this.wanted;
     const { ename, evalue } = reply.status === "error" ? reply : { ename: "", evalue: "" };
-    if (isRestored && ename === NOTHING_SHOWN && inputs === undefined) {
+    if (isRestored && ename === NO_OUTPUT && inputs === undefined) {
       void this.run();
-    } else if (isRestored && ename === NOTHING_SHOWN) {
+    } else if (isRestored && ename === NO_OUTPUT) {
       this.ask(inputs ?? ""); // code that somebody typed in an earlier page is not run before it was looked at
     } else if (ename === "NameError" && evalue.includes(`'${name}'`)) {
       this.tell("problem", trans.__("The kernel of “%1” has no “%2” now.", this.path, name));

@@ -3,20 +3,26 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";
 import { Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/shared/dom";
-import { exactNumber, shortNumber } from "../core/shared/format";
-import { icon } from "../core/shared/icons";
+import { button, el, nameSpan } from "../core/shared/ui/dom";
+import { exactNumber, shortNumber } from "../core/shared/base/format";
+import { icon } from "../core/shared/ui/icons";
 import { COMMANDS } from "./commands";
-import type { Host, Hosts } from "./hosts";
+import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
-import { type KernelObject, OBJECT_KINDS, type ObjectKind, OTHER_VERSION } from "./kernel_list";
-import type { AllKernelObjects, KernelObjects } from "./kernel_objects";
-import { OFFERED, type TabKind } from "./lines";
-import { MODULE } from "./version";
+import {
+  type KernelObject,
+  OBJECT_KINDS,
+  type ObjectKind,
+  TAB_KINDS,
+  OTHER_VERSION,
+  type TabKind
+} from "./kernel/kernel_protocol";
+import type { AllKernelObjects, KernelObjects } from "./kernel/kernel_objects";
+import { MODULE } from "../generated/version";
 
 export const PANEL_ID = `${MODULE}-panel`;
 
-export interface PanelTools {
+interface PanelTools {
   readonly hosts: Hosts;
   readonly objects: AllKernelObjects;
   readonly commands: CommandRegistry;
@@ -138,9 +144,9 @@ export class ObjectPanel extends Widget {
     const size = el("span", "mkg-lab-object-size", this.size(object));
     size.title = object.size?.map(exactNumber).join(" → ") ?? "";
     text.append(size);
-    actions.append(...OFFERED[object.kind].map(tab => this.action(object, tab)));
+    actions.append(...TAB_KINDS[object.kind].map(tab => this.action(object, tab)));
     row.append(text, actions);
-    const [first] = OFFERED[object.kind];
+    const [first] = TAB_KINDS[object.kind];
     if (first) {
       text.ondblclick = () => this.open(object.name, first);
     }

@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
 
-import { liveViews } from "../core/shared/live_views";
-import { VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { liveViews } from "../core/shared/ui/saved_picture";
+import { VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 import { renewPictures, showSavedPictures } from "./saved_pictures";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';

@@ -1,11 +1,10 @@
-// What JupyterLab and Notebook 7 show of a widget of ours whose model is not there: the picture saved with it.
+// The picture saved with a widget, which JupyterLab and Notebook 7 show where the widget's model is missing.
 
 import { type IRenderMime, IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Panel } from "@lumino/widgets";
-import { liveViews } from "../core/shared/live_views";
-import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/saved_picture";
+import { liveViews, pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
 
 // ms: a kernel may still have the model, and where there is no kernel the widget manager waits for one without end
 const PICTURE_AFTER = 1000;

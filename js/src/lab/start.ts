@@ -1,4 +1,4 @@
-// What only JupyterLab has room for: commands, tabs, the side panel. Loaded when the page turns out to be JupyterLab.
+// Commands, tabs and the side panel, for which only JupyterLab has room. Loaded when the page turns out to be JupyterLab.
 
 import { type ILabShell, ILayoutRestorer, type JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
@@ -10,14 +10,12 @@ import { ITranslator } from "@jupyterlab/translation";
 import "../../style/graph.css";
 import "../../style/panels.css";
 import { addCommands, addToLauncher, addToPalette } from "./commands";
-import { Inputs } from "./dialogs";
-import { Hosts } from "./hosts";
-import { AllKernelObjects } from "./kernel_objects";
+import { Inputs, openFile } from "./dialogs";
+import { Hosts } from "./kernel/hosts";
+import { AllKernelObjects } from "./kernel/kernel_objects";
 import { ObjectPanel, PANEL_ID } from "./panel";
-import { openFile } from "./open_file";
-import { Tabs } from "./tabs";
-import { offerTabs } from "./view_tabs";
-import { bundleOf } from "./words";
+import { offerTabs, Tabs } from "./tabs";
+import { bundleOf } from "./i18n";
 
 export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {
   const [notebooks, consoles, restorer, palette, launcher, translator, state] = await Promise.all([

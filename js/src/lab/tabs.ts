@@ -5,17 +5,19 @@ import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { refreshIcon, ToolbarButton } from "@jupyterlab/ui-components";
 import { type ReadonlyPartialJSONObject, UUID } from "@lumino/coreutils";
 import { graphIcon } from "./icons";
-import { isPlainName, isTabId, isTabKind, type TabKind } from "./lines";
-import { ObjectView, type ViewTools, type Wanted } from "./object_view";
-import { MODULE } from "./version";
+import { isPlainName, isTabId, isTabKind, type TabKind } from "./kernel/kernel_protocol";
+import { ObjectView, type ViewTools, type ViewRequest } from "./object_view";
+import { MODULE } from "../generated/version";
+import { Panel, type Widget } from "@lumino/widgets";
+import { setTabHost, type TabRequest } from "../core/shared/ui/window_buttons";
 
 export type ObjectTab = MainAreaWidget<ObjectView>;
 
 export const RESTORE_COMMAND = `${MODULE}:restore-tab`;
 
-const LONGEST_INPUTS = 10_000;
+const MAX_INPUTS_LENGTH = 10_000;
 
-export interface Request {
+interface Request {
   readonly kind: TabKind;
   readonly name: string;
   readonly path: string;
@@ -25,7 +27,7 @@ export interface Request {
 
 export class Tabs {
   private readonly tracker = new WidgetTracker<ObjectTab>({ namespace: `${MODULE}-tabs` });
-  private readonly wanted = new WeakMap<ObjectTab, Wanted>();
+  private readonly wanted = new WeakMap<ObjectTab, ViewRequest>();
 
   constructor(
     private readonly shell: ILabShell,
@@ -53,7 +55,7 @@ export class Tabs {
   restore(saved: ReadonlyPartialJSONObject): ObjectTab | null {
     const { kind, name, path, tab, inputs } = saved;
     const isWhole = isTabKind(kind) && isPlainName(name) && isTabId(tab) && typeof path === "string";
-    const isInputs = inputs === undefined || (typeof inputs === "string" && inputs.length <= LONGEST_INPUTS);
+    const isInputs = inputs === undefined || (typeof inputs === "string" && inputs.length <= MAX_INPUTS_LENGTH);
     if (!isWhole || !isInputs || this.tracker.find(open => open.id === tab)) {
       return null;
     }
@@ -62,7 +64,7 @@ export class Tabs {
     return restored;
   }
 
-  private make(wanted: Wanted, isRestored: boolean): ObjectTab {
+  private make(wanted: ViewRequest, isRestored: boolean): ObjectTab {
     const { trans } = this.tools;
     const content = new ObjectView(wanted, this.tools, isRestored);
     const tab = new MainAreaWidget({ content });
@@ -81,7 +83,7 @@ export class Tabs {
     return tab;
   }
 
-  private caption({ kind, name, path }: Wanted): string {
+  private caption({ kind, name, path }: ViewRequest): string {
     const { trans } = this.tools;
     switch (kind) {
       case "graph":
@@ -113,4 +115,37 @@ export class Tabs {
     const { kind, name, tab: id, inputs } = wanted;
     return { kind, name, tab: id, path: tab.content.path, ...(inputs === undefined ? {} : { inputs }) };
   }
+}
+
+// A widget of a notebook in a tab of the main area: a second view of the same live model.
+
+/** The part of a widget's view that a tab needs. */
+interface TabView {
+  readonly el: HTMLElement;
+  readonly luminoWidget: Widget;
+}
+
+/** From now on every view offers to be opened in a tab. Such tabs go with their model, so a reload does not bring them back. */
+export function offerTabs(shell: ILabShell): void {
+  setTabHost({ open: request => void open(shell, request) });
+}
+
+async function open(shell: ILabShell, { title, createView }: TabRequest): Promise<void> {
+  const view = (await createView()) as TabView;
+  const content = new Panel();
+  const tab = new MainAreaWidget({ content });
+  tab.id = `mkg-view-${UUID.uuid4()}`;
+  tab.addClass("mkg-object-tab");
+  tab.title.label = title;
+  tab.title.caption = title;
+  tab.title.icon = graphIcon;
+  tab.title.closable = true;
+  tab.toolbar.hide(); // the view has its own
+  content.addClass("mkg-view-tab");
+  view.el.classList.add("mkg-is-tab");
+  // a model that goes takes its views along
+  view.luminoWidget.disposed.connect(() => tab.dispose());
+  content.addWidget(view.luminoWidget);
+  shell.add(tab, "main");
+  shell.activateById(tab.id);
 }

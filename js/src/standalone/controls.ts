@@ -1,6 +1,6 @@
 // The boxes, tabs and links of ipywidgets that a page may hold.
 
-import { el } from "../core/shared/dom";
+import { el } from "../core/shared/ui/dom";
 import { DOMWidgetModel, DOMWidgetView, type Serializers, unpack_models, WidgetModel } from "./base";
 
 export class LayoutModel extends WidgetModel {}

@@ -8,7 +8,7 @@ import * as all from "../widgets/all";
 import { DOMWidgetModel, DOMWidgetView } from "./base";
 import * as controls from "./controls";
 import { type LiveEntry, LivePage } from "./live";
-import type { Lot } from "./outbox";
+import type { Batch } from "./outbox";
 
 class NoteModel extends DOMWidgetModel {
   static override serializers = {
@@ -47,7 +47,7 @@ const box = (children: string[]): LiveEntry => ({
 });
 
 interface Sent {
-  readonly content: Lot & { readonly kind: string; readonly page: string };
+  readonly content: Batch & { readonly kind: string; readonly page: string };
   readonly buffers: readonly DataView[];
 }
 

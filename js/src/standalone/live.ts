@@ -1,10 +1,11 @@
 // The models and views of widgets whose kernel is reached over a host that knows none of them: `mk.marimo`.
 
-import { isObject } from "../core/shared/schema";
+import { isObject } from "../core/shared/base/schema";
 import type { Callbacks, WidgetModel } from "./base";
-import { putBuffers, viewsOf } from "./live_buffers";
+import { Outbox, putBuffers, viewsOf } from "./outbox";
 import { type Kinds, type ModelClass, Models } from "./models";
-import { Outbox } from "./outbox";
+import "../../style/live_frame.css";
+import { showTheme } from "./page";
 
 type Attributes = Record<string, unknown>;
 
@@ -16,7 +17,7 @@ export interface LiveEntry {
 }
 
 /** The way to the kernel. */
-export interface Way {
+interface Way {
   send(content: object, buffers: readonly DataView[]): void;
   /** The kernel has taken what this page has set. */
   changed(): void;
@@ -145,4 +146,38 @@ function entriesIn(content: Attributes, buffers: readonly DataView[], part: "add
     content.paths = null; // once
   }
   return content[part] as LiveEntry[];
+}
+
+// The inside of the frame in which js/src/marimo.ts shows widgets: it hears and tells nothing but the page around it.
+
+/** Waits for the widgets, which the page around sends, and shows them in `host`. */
+export function startLive(host: HTMLElement, kinds: Kinds): void {
+  const tell = (kind: string, more: object = {}) => window.parent.postMessage({ kind, ...more }, "*");
+  const way: Way = {
+    send: (content, buffers) => tell("send", { content, buffers }),
+    changed: () => tell("changed")
+  };
+  const tellHeight = () => {
+    if (!document.fullscreenElement) tell("height", { height: Math.ceil(host.getBoundingClientRect().height) });
+  };
+  let page: LivePage | undefined;
+  document.body.classList.add("mkg-live");
+  window.addEventListener("message", event => {
+    const data: unknown = event.data;
+    if (event.source !== window.parent || !isObject(data)) return;
+    if (data.kind === "theme") applyAppearance(data.isDark === true, Number(data.height));
+    else if (data.kind === "heard") page?.hear(data.content, viewsOf(data.buffers));
+    else if (data.kind === "start" && !page) {
+      page = new LivePage(String(data.root), data.states as LiveEntry[], kinds, way);
+      page.mount(host).then(tellHeight, error => console.error("modulekg-widgets", error));
+    }
+  });
+  new ResizeObserver(tellHeight).observe(host); // which sleeps while the frame is out of sight
+  tell("ready");
+}
+
+/** As the page around looks; its height stands for the screen's, for the frame is as high as what is in it. */
+function applyAppearance(isDark: boolean, height: number): void {
+  showTheme(isDark ? "dark" : "light");
+  document.body.style.setProperty("--mkg-screen", `${height}px`);
 }

@@ -3,6 +3,27 @@
 import type { SavedBuffer, SavedPage, SavedWidget } from "../core/export/html";
 import type { WidgetModel } from "./base";
 import { type Kinds, Models } from "./models";
+import "../../style/lab.css";
+
+// Light or dark, where somebody else than the system says which: the classes are those of style/lab.css.
+
+const THEMES = ["light", "dark"] as const;
+type Theme = (typeof THEMES)[number];
+
+/** As the system has it, without a theme. */
+export function showTheme(shown?: Theme): void {
+  for (const theme of THEMES) document.body.classList.toggle(`mkg-theme-${theme}`, theme === shown);
+}
+
+/**
+ * The address may end in #theme=light or #theme=dark, and change while the page is shown: a site around its frame can do that
+ * where it may not reach into it, as between files of a disk. Nothing else is read of it.
+ */
+export function followAddress(): void {
+  const follow = () => showTheme(THEMES.find(theme => location.hash === `#theme=${theme}`));
+  window.addEventListener("hashchange", follow);
+  follow();
+}
 
 export class Page extends Models {
   readonly isLive = true; // the views look the same as with a kernel; what needs one is hidden
@@ -38,7 +59,7 @@ export class Page extends Models {
   protected async make(id: string): Promise<WidgetModel> {
     const widget = this.saved.get(id);
     if (!widget) throw new Error("a widget is missing");
-    const model = await this.build(widget.kind, id, restored(widget.state, widget.buffers));
+    const model = await this.build(widget.kind, id, withBuffers(widget.state, widget.buffers));
     for (const { content, buffers } of widget.messages ?? []) {
       model.trigger("msg:custom", content, (buffers ?? []).map(decoded));
     }
@@ -47,7 +68,7 @@ export class Page extends Models {
 }
 
 /** The state with its binary values, each at its path, as the views get them from a kernel. */
-function restored(state: Record<string, unknown>, buffers: readonly SavedBuffer[] = []): Record<string, unknown> {
+function withBuffers(state: Record<string, unknown>, buffers: readonly SavedBuffer[] = []): Record<string, unknown> {
   const whole = { ...state };
   for (const { path, data } of buffers) {
     let place = whole as Record<string | number, unknown>;

@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from "vitest";
-import { followAddress, showTheme } from "./theme";
+import { followAddress, showTheme } from "./page";
 
 const themes = () => [...document.body.classList].filter(name => name.startsWith("mkg-theme"));
 

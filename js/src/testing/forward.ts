@@ -7,7 +7,7 @@ import { type ForwardState, ForwardStore } from "../core/forward/state";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../tests/widgets/golden_forward");
 
-export interface Golden {
+interface Golden {
   payload: Record<string, unknown>;
   reply: Record<string, unknown>;
   pixels: number[];

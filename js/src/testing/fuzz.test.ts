@@ -4,23 +4,22 @@ import "./media";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createForwardPlayer } from "../core/forward/player";
 import { MapsFeed } from "../core/forward/maps_feed";
-import { FoundOut } from "../core/forward/quiz";
+import { RevealedShapes } from "../core/forward/quiz";
 import { createModelGraph } from "../core/graph/model_graph";
 import { createKnowledgeExplorer } from "../core/knowledge/explorer";
-import { ExplorerStore } from "../core/knowledge/state";
+import { ExplorerStore } from "../core/knowledge/data/state";
 import { createMaskEditor } from "../core/masks/editor";
-import { Session } from "../core/masks/session";
-import { EditorStore } from "../core/masks/state";
-import { Feed } from "../core/metrics/feed";
-import { MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/palette";
+import { Session } from "../core/masks/session/session";
+import { EditorStore } from "../core/masks/session/editor_context";
+import { Feed, MetricData } from "../core/metrics/data/metric_data";
+import { ColorBook } from "../core/metrics/base/chart_theme";
 import { createMetricPanel } from "../core/metrics/panel";
-import { PanelStore } from "../core/metrics/state";
+import { PanelStore } from "../core/metrics/base/state";
 import { showPlan } from "../core/panel/plan_view";
-import { FileProblem } from "../core/shared/file_problem";
-import { readSavedFile } from "../core/shared/saved_file";
-import { Store, type ViewName } from "../core/shared/store";
-import { ENGLISH } from "../core/shared/words";
+import { FileProblem } from "../core/shared/payload/file_problem";
+import { readSavedFile } from "../core/shared/payload/saved_file";
+import { GraphStore, type ViewName } from "../core/shared/model/graph_store";
+import { UNTRANSLATED } from "../core/shared/base/i18n";
 import { buffersOf, golden as goldenForward, storeWith } from "./forward";
 import { rawKnowledge } from "./knowledge";
 import { FakeChannel, known, maskPayload, scoresOf, THREE } from "./masks";
@@ -86,7 +85,7 @@ describe("hostile payloads", () => {
   ])("of a graph: %s", async (_, right) => {
     const payload = right();
     await fuzz(1, (random, run) => {
-      const store = new Store({ view: VIEWS[run % VIEWS.length], expanded: ["layer1", "0"], query: "conv" });
+      const store = new GraphStore({ view: VIEWS[run % VIEWS.length], expanded: ["layer1", "0"], query: "conv" });
       const graph = createModelGraph(host, mutant(payload, random), store);
       store.set("overlay", mutant<Record<string, never>>({ layer1: 1 as never, "0": "NaN" as never }, random));
       store.set("colorBy", ["params", "constructor", "__proto__", "overlay"][run % 4]);
@@ -123,7 +122,7 @@ describe("hostile payloads", () => {
       const { payload } = goldenForward(run % 2 ? "residual" : "stops");
       const feed = new MapsFeed({ isLive: true, send: () => {} });
       const store = storeWith({ step: run % 5 });
-      const shared = { feed, found: new FoundOut(), mayTick: () => true };
+      const shared = { feed, found: new RevealedShapes(), mayTick: () => true };
       const player = createForwardPlayer(host, mutant(payload, random), store, shared);
       return () => player.dispose();
     });
@@ -146,7 +145,7 @@ describe("hostile payloads", () => {
     await fuzz(6, (random, run) => {
       try {
         const file = readSavedFile(JSON.stringify(mutant<object>(run % 2 ? savedPlan() : golden("wide"), random)));
-        if (file.kind === "plan") showPlan(host, file.plan, ENGLISH);
+        if (file.kind === "plan") showPlan(host, file.plan, UNTRANSLATED);
       } catch (error) {
         if (!(error instanceof FileProblem)) throw error;
       }
@@ -182,7 +181,7 @@ describe("hostile messages", () => {
     await fuzz(8, random => {
       const right = goldenForward("residual");
       const feed = new MapsFeed({ isLive: true, send: () => {} });
-      const shared = { feed, found: new FoundOut(), mayTick: () => true };
+      const shared = { feed, found: new RevealedShapes(), mayTick: () => true };
       const player = createForwardPlayer(host, right.payload, storeWith({ step: 1 }), shared);
       feed.receive(mutant(right.reply, random), buffersOf(right));
       feed.receive(right.reply, mutant(buffersOf(right), random));

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type KnowledgePayload, readKnowledge } from "../core/knowledge/payload";
+import { type KnowledgePayload, readKnowledge } from "../core/knowledge/data/payload";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../tests/widgets/golden_knowledge");
 

@@ -1,8 +1,14 @@
 // The cells of an explorer's tables by table, column and row.
 
-import { communityColumns, jobColumns, modelColumns, moduleColumns, typeColumns } from "../core/knowledge/columns";
-import type { Knowledge } from "../core/knowledge/data";
-import type { Column } from "../core/knowledge/table";
+import {
+  communityColumns,
+  jobColumns,
+  modelColumns,
+  moduleColumns,
+  typeColumns
+} from "../core/knowledge/tables/columns";
+import type { Knowledge } from "../core/knowledge/data/knowledge";
+import type { Column } from "../core/knowledge/tables/table";
 
 type Cells = Record<string, (row: number) => string>;
 

@@ -1,10 +1,10 @@
 // Requests for layouts, drawn by lot and of known shapes, and what a layout must never do.
 
-import { intoGroups } from "../core/graph/scene_groups";
-import type { SceneEdge } from "../core/graph/scene_types";
+import { addToGroups } from "../core/graph/scene/scene_edges";
+import type { SceneEdge } from "../core/graph/scene/scene_types";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Line, Size } from "../core/layout/types";
 import { FRAME } from "../core/layout/layouter";
-import type { Box, Point } from "../core/shared/viewport";
+import type { Box, Point } from "../core/shared/stage/viewport";
 
 export const CANVAS: Size = [1356, 756];
 const EXACT = 0.6; // pixels
@@ -39,7 +39,7 @@ export function requestOf({ parent, sizes, links, room = CANVAS }: Sketch): Layo
   }));
   const edges = links.map(([source, target, label]) => ({ id: "", source, target, kind: "data", label }) as SceneEdge);
   const nodes = parent.map(above => ({ parent: above }));
-  intoGroups(nodes, edges, groups, text => 6 * text.length);
+  addToGroups(nodes, edges, groups, text => 6 * text.length);
   return { sizes, groups, room };
 }
 

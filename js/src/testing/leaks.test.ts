@@ -4,17 +4,17 @@ import "./media";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createForwardPlayer } from "../core/forward/player";
 import { MapsFeed } from "../core/forward/maps_feed";
-import { FoundOut } from "../core/forward/quiz";
+import { RevealedShapes } from "../core/forward/quiz";
 import { createModelGraph } from "../core/graph/model_graph";
 import { createKnowledgeExplorer } from "../core/knowledge/explorer";
-import { ExplorerStore, VIEW_NAMES } from "../core/knowledge/state";
+import { ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
 import { createMaskEditor } from "../core/masks/editor";
-import { EditorStore } from "../core/masks/state";
-import { MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/palette";
+import { EditorStore } from "../core/masks/session/editor_context";
+import { MetricData } from "../core/metrics/data/metric_data";
+import { ColorBook } from "../core/metrics/base/chart_theme";
 import { createMetricPanel } from "../core/metrics/panel";
-import { PanelStore } from "../core/metrics/state";
-import { Store, type ViewName } from "../core/shared/store";
+import { PanelStore } from "../core/metrics/base/state";
+import { GraphStore, type ViewName } from "../core/shared/model/graph_store";
 import { golden as goldenForward, storeWith } from "./forward";
 import { rawKnowledge } from "./knowledge";
 import { openSession } from "./masks";
@@ -82,7 +82,7 @@ describe("a view that goes leaves nothing behind", () => {
   it.each<[string, () => { dispose(): void }]>([
     ...GRAPH_VIEWS.map((view): [string, () => { dispose(): void }] => [
       `graph, ${view}`,
-      () => createModelGraph(host, compared(resnet([1, 1]), resnet([1, 2])), new Store({ view }))
+      () => createModelGraph(host, compared(resnet([1, 1]), resnet([1, 2])), new GraphStore({ view }))
     ]),
     ...VIEW_NAMES.map((view): [string, () => { dispose(): void }] => [
       `knowledge, ${view}`,
@@ -93,7 +93,7 @@ describe("a view that goes leaves nothing behind", () => {
       "forward player",
       () => {
         const feed = new MapsFeed({ isLive: true, send: () => {} });
-        const shared = { feed, found: new FoundOut(), mayTick: () => true };
+        const shared = { feed, found: new RevealedShapes(), mayTick: () => true };
         return createForwardPlayer(host, goldenForward("residual").payload, storeWith(), shared);
       }
     ],

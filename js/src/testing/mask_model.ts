@@ -6,7 +6,7 @@ export { DOMWidgetView } from "./widget_base";
 
 type Handler = (...args: unknown[]) => void;
 
-export interface CustomMessage {
+interface CustomMessage {
   readonly content: Record<string, unknown>;
   readonly buffers: Uint8Array[];
 }

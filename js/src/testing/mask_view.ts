@@ -1,8 +1,8 @@
 // The mask editor on a page of jsdom, and what hands do there.
 
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
-import type { Session } from "../core/masks/session";
-import { type EditorState, EditorStore } from "../core/masks/state";
+import type { Session } from "../core/masks/session/session";
+import { type EditorState, EditorStore } from "../core/masks/session/editor_context";
 import { type AxisSample, openSession, THREE } from "./masks";
 
 // jsdom has none

@@ -1,7 +1,7 @@
 // Payloads of the mask editor, and a way to the kernel that only keeps what it is given.
 
-import type { Drawing } from "../core/masks/drawing";
-import { type Channel, Session } from "../core/masks/session";
+import type { Drawing } from "../core/masks/draft/bit_table";
+import { type Channel, Session } from "../core/masks/session/session";
 
 export interface AxisSample {
   name: string;
@@ -96,7 +96,7 @@ export function scoresOf(axes: readonly AxisSample[], width: 4 | 8 = 4): DataVie
   return view;
 }
 
-export interface Sent {
+interface Sent {
   content: Record<string, unknown>;
   taken?: () => void;
 }
@@ -122,7 +122,7 @@ export class FakeChannel implements Channel {
 export function dropped({ data }: Session): number[][] {
   if (!data) return [];
   const { draft } = data;
-  return draft.sizes.map((size, axis) => [...Array(size).keys()].filter(index => draft.goes(axis, index)));
+  return draft.sizes.map((size, axis) => [...Array(size).keys()].filter(index => draft.isRemoved(axis, index)));
 }
 
 export function openSession(axes: readonly AxisSample[] = THREE, more: Record<string, unknown> = {}) {
@@ -146,7 +146,7 @@ export function known(revision: number, goes: Readonly<Record<number, readonly n
 }
 
 /** What a page has drawn, as `known` takes it. */
-export function drawn({ content }: Sent): Record<string, number[]> {
+export function draftOf({ content }: Sent): Record<string, number[]> {
   const { axes, bits } = content as unknown as Drawing;
   const sizes = THREE.map(({ scores }) => (scores.length + 7) >> 3);
   let at = 0;

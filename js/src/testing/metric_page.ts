@@ -2,11 +2,10 @@
 
 import "./media";
 import { afterEach, beforeEach, expect } from "vitest";
-import { Feed } from "../core/metrics/feed";
-import { MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/palette";
+import { Feed, MetricData } from "../core/metrics/data/metric_data";
+import { ColorBook } from "../core/metrics/base/chart_theme";
 import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
-import { type PanelState, PanelStore } from "../core/metrics/state";
+import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import { message, numbers, panelPayload, type Parts, series, until } from "./metrics";
 
 export const MODULES = Array.from({ length: 12 }, (_, i) => `layer${i}`);
@@ -59,7 +58,7 @@ export function receive(parts: Parts): void {
   page.feed.receive(content, buffers);
 }
 
-export async function drawn(
+export async function rendered(
   state: Partial<PanelState> = {},
   parts: Parts = twelve(),
   runs: readonly string[] = ["base"]

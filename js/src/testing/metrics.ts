@@ -1,11 +1,11 @@
 // Messages of metric values as the kernel writes them.
 
 import { vi } from "vitest";
-import type { Form } from "../core/metrics/decode";
+import type { Form } from "../core/metrics/data/payload";
 
 export type EntryRow = [run: number, module: string, metric: string, call: number, phase: string, form: Form];
 
-export interface Message {
+interface Message {
   content: Record<string, unknown>;
   buffers: DataView[];
 }

@@ -1,6 +1,6 @@
 // Files that were tampered with, drawn from good ones by seeds.
 
-export type Draw = () => number;
+type Draw = () => number;
 
 /** Numbers from 0 to 1, always the same for a seed: mulberry32. */
 export function drawer(seed: number): Draw {

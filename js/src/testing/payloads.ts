@@ -3,9 +3,14 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Comparison, type FoldRecord, type ModelPayload, readPayload } from "../core/shared/payload";
-import { type Scalar } from "../core/shared/schema";
-import type { FlowPayload } from "../core/shared/payload_flow";
+import {
+  type Comparison,
+  type FlowPayload,
+  type FoldRecord,
+  type ModelPayload,
+  readPayload
+} from "../core/shared/payload/payload";
+import type { Scalar } from "../core/shared/base/schema";
 
 /** A golden payload by the name of its file; `change` works on a copy of its own. */
 export function golden(name: string, change: (payload: ModelPayload) => void = () => {}): ModelPayload {

@@ -3,12 +3,12 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Hierarchy } from "../core/shared/hierarchy";
-import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload";
-import { type Scalar, type Value } from "../core/shared/schema";
-import { type GraphState, Store } from "../core/shared/store";
+import { Hierarchy } from "../core/shared/model/hierarchy";
+import { type ModelPayload, readPayload, type Tensor } from "../core/shared/payload/payload";
+import { type Scalar, type Value } from "../core/shared/base/schema";
+import { type GraphState, GraphStore } from "../core/shared/model/graph_store";
 
-export interface Sample {
+interface Sample {
   name?: string;
   cls?: string;
   params?: Value;
@@ -18,7 +18,7 @@ export interface Sample {
 }
 
 /** A payload of the given modules; folds, links and the like come from `more`. */
-export function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): ModelPayload {
+function payloadOf(root: Sample, more: Partial<ModelPayload> = {}): ModelPayload {
   const nodes: ModelPayload["nodes"] = { name: [], parent: [], entity: [] };
   const entities: ModelPayload["entities"] = { class: [], name: [], digest: [], hyper: [], tensors: [] };
   const classes: ModelPayload["classes"] = { name: [], qualified: [], source: [], fields: [] };
@@ -131,8 +131,8 @@ export function deepNet(levels: number): Hierarchy {
   return new Hierarchy(readPayload({ ...payloadOf({ cls: "Deep" }), nodes, columns: {}, column_info: {} }));
 }
 
-export function storeOf(initial: Partial<GraphState> = {}): Store {
-  return new Store(initial);
+export function storeOf(initial: Partial<GraphState> = {}): GraphStore {
+  return new GraphStore(initial);
 }
 
 /** The hostile texts, one a line. */

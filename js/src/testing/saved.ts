@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Fields } from "../core/shared/schema";
+import type { Fields } from "../core/shared/base/schema";
 
 /** A plan as plan.save writes it. */
 export function savedPlan() {

@@ -1,7 +1,7 @@
 // Files in memory, as the readers of model files get them.
 
-import { FileProblem } from "../core/shared/file_problem";
-import type { FileSource } from "../core/files/records";
+import { FileProblem } from "../core/shared/payload/file_problem";
+import type { FileSource } from "../core/files/bytes/records";
 
 /** A file, and by name those of its folder; `reads` counts its requests. */
 export class MemorySource implements FileSource {

@@ -1,9 +1,9 @@
-// What every widget shares: live connection, guarded and debounced traits.
+// The base of every widget: live connection, guarded and debounced traits.
 
 import { DOMWidgetModel, DOMWidgetView, unpack_models } from "@jupyter-widgets/base";
 import "../../style/graph.css";
 import "../../style/panels.css";
-import { offerTab } from "../core/shared/tab_host";
+import { offerTab } from "../core/shared/ui/window_buttons";
 import { MODULE, VERSION } from "../generated/version";
 
 /** Defaults that make a model of ours; nothing else happens on creation. */
@@ -23,14 +23,14 @@ export const otherModels: { deserialize: typeof unpack_models } = {
   deserialize: (value, manager) => Promise.resolve(unpack_models(value, manager)).catch(() => null)
 };
 
-const LONGEST_TITLE = 60; // characters
+const MAX_TITLE_LENGTH = 60; // characters
 
 /** What a tab of the host would show: the same live model once more. */
 export function offerViewInTab({ model, el }: DOMWidgetView): void {
   const kind = String(model.get("_model_name")).replace(/Model$/, "");
   const { title } = (model.get("payload") ?? {}) as { title?: unknown };
   const name = typeof title === "string" && title !== "" ? `${kind}: ${title}` : kind;
-  offerTab(el, { title: name.slice(0, LONGEST_TITLE), createView: () => model.widget_manager.create_view(model) });
+  offerTab(el, { title: name.slice(0, MAX_TITLE_LENGTH), createView: () => model.widget_manager.create_view(model) });
 }
 
 interface SignalLike<T> {

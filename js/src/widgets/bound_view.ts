@@ -1,9 +1,9 @@
 // A view whose state is bound to the traits of its model, key by key.
 
 import { DOMWidgetView } from "@jupyter-widgets/base";
-import { liveViews } from "../core/shared/live_views";
-import { OutdatedNotice } from "../core/shared/outdated_notice";
-import type { StateStore } from "../core/shared/state_store";
+import { liveViews } from "../core/shared/ui/saved_picture";
+import { OutdatedNotice } from "../core/shared/ui/status";
+import type { StateStore } from "../core/shared/base/state_store";
 import { Connection, offerViewInTab, TraitWriter } from "./_base";
 
 export interface Binding<State> {

@@ -3,7 +3,7 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { MapsFeed } from "../core/forward/maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "../core/forward/player";
-import { FoundOut } from "../core/forward/quiz";
+import { RevealedShapes } from "../core/forward/quiz";
 import { type ForwardState, ForwardStore } from "../core/forward/state";
 import { modelDefaults } from "./_base";
 import { type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./bound_view";
@@ -11,7 +11,7 @@ import { type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./bound_
 export class ForwardPlayerModel extends DOMWidgetModel {
   // set in initialize(), which the base class calls before field initializers would run
   declare feed: MapsFeed;
-  declare found: FoundOut;
+  declare found: RevealedShapes;
   declare shownBy: ForwardPlayerView[];
 
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
@@ -36,7 +36,7 @@ export class ForwardPlayerModel extends DOMWidgetModel {
     super.initialize(...options);
     const isLive = () => this.comm_live;
     this.shownBy = [];
-    this.found = new FoundOut();
+    this.found = new RevealedShapes();
     this.feed = new MapsFeed({
       get isLive() {
         return isLive();

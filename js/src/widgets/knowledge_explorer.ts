@@ -1,9 +1,9 @@
 // KnowledgeExplorer: what is chosen in the explorer bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
-import { createKnowledgeExplorer, type Kept, type KnowledgeExplorer } from "../core/knowledge/explorer";
-import type { StateStore } from "../core/shared/state_store";
-import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/state";
+import { createKnowledgeExplorer, type ViewSnapshot, type KnowledgeExplorer } from "../core/knowledge/explorer";
+import type { StateStore } from "../core/shared/base/state_store";
+import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
 import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
 import { modelDefaults, otherModels } from "./_base";
 import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
@@ -53,7 +53,7 @@ const BINDINGS: readonly Binding<ExplorerState>[] = [
 
 export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExplorer> {
   protected readonly bindings = BINDINGS;
-  private kept?: Kept;
+  private kept?: ViewSnapshot;
 
   override render(): void {
     super.render();

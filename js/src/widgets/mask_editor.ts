@@ -1,12 +1,12 @@
 // MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
-import { bytesOf } from "../core/masks/bits";
+import { bytesOf } from "../core/masks/draft/bit_table";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
-import { GraphLink, type LinkedGraph } from "../core/masks/graph_link";
-import { Session } from "../core/masks/session";
-import { type EditorState, EditorStore } from "../core/masks/state";
-import { isObject } from "../core/shared/schema";
+import { GraphLink, type LinkedGraph } from "../core/masks/session/graph_link";
+import { Session } from "../core/masks/session/session";
+import { type EditorState, EditorStore } from "../core/masks/session/editor_context";
+import { isObject } from "../core/shared/base/schema";
 import { modelDefaults, otherModels } from "./_base";
 import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 
@@ -116,7 +116,7 @@ export class MaskEditorModel extends DOMWidgetModel {
   /** What a saved notebook keeps: the draft as it stands. */
   override get_state(drop_defaults?: boolean): ReturnType<DOMWidgetModel["get_state"]> {
     const state = super.get_state(drop_defaults);
-    const draft = this.session.drawn();
+    const draft = this.session.drawing();
     return draft ? ({ ...state, draft } as never) : state;
   }
 

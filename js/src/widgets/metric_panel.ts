@@ -1,12 +1,11 @@
 // MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
-import { Feed } from "../core/metrics/feed";
-import { MetricData } from "../core/metrics/metric_data";
-import { ColorBook } from "../core/metrics/palette";
+import { Feed, MetricData } from "../core/metrics/data/metric_data";
+import { ColorBook } from "../core/metrics/base/chart_theme";
 import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
-import { limitOf } from "../core/metrics/panel_payload";
-import { type PanelState, PanelStore } from "../core/metrics/state";
+import { limitOf } from "../core/metrics/data/payload";
+import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import { modelDefaults } from "./_base";
 import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 

@@ -2,8 +2,8 @@
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";
-import { type GraphState, Store } from "../core/shared/store";
-import { isEqual } from "../core/shared/state_store";
+import { type GraphState, GraphStore } from "../core/shared/model/graph_store";
+import { isEqual } from "../core/shared/base/state_store";
 import { modelDefaults } from "./_base";
 import { type Binding, BoundView, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
 
@@ -132,11 +132,11 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
     return key === "expanded" && isFitted && isEqual(store.get("expanded"), store.get("opening"));
   }
 
-  protected createStore(initial: Partial<GraphState>): Store {
-    return new Store(initial);
+  protected createStore(initial: Partial<GraphState>): GraphStore {
+    return new GraphStore(initial);
   }
 
-  protected create(store: Store): ModelGraph {
+  protected create(store: GraphStore): ModelGraph {
     return createModelGraph(this.el, this.model.get("payload"), store);
   }
 

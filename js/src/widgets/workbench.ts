@@ -2,7 +2,7 @@
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
-import { readSplit, type Split, WorkbenchPanes } from "../core/shared/workbench";
+import { readSplit, type Split, WorkbenchPanes } from "../core/shared/ui/workbench";
 import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./_base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;

@@ -4,7 +4,7 @@ For `ModelGraph(model, args)`. `add_trace` runs `mk.trace` and writes "flow" (ca
 between modules, "axes", FLOPs and output bytes by module, and marks into the payload of the hierarchy. A failed
 forward is a result, too: "error" says why, and the flow ends there. Operators and values refer to each other by index;
 names, shapes and dtypes that repeat are sent once (`DistinctKeys`). `schema.py` states all parts, and
-`js/src/core/shared/payload.ts` reads them.
+`js/src/core/shared/payload/payload.ts` reads them.
 """
 
 from __future__ import annotations

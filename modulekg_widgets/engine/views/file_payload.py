@@ -1,6 +1,6 @@
 """Data flow of a model file, as the page draws it: calls of modules, operators and values.
 
-js/src/core/files/flow.ts makes the same of a file that is opened without a kernel.
+js/src/core/files/tree/flow.ts makes the same of a file that is opened without a kernel.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _note_crossing(
 
 
 # -------------------- Payload of a model file: the hierarchy with metadata, warnings, tensors and graph of the file
-# js/src/core/files/payload.ts makes the same of a file that is opened without a kernel.
+# js/src/core/files/tree/payload.ts makes the same of a file that is opened without a kernel.
 
 
 def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> None:

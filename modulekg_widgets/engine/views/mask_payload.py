@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mask_payload(pruning: PruningSession) -> dict[str, Any]:
-    """Returns the payload that js/src/core/masks/payload.ts reads."""
+    """Returns the payload that js/src/core/masks/draft/payload.ts reads."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
     terms = draft.size_terms

@@ -4,7 +4,7 @@ For all widgets that show modules. Data are columns, lists in parallel with an e
 fingerprint share an "entity" with class, hyperparameters and tensors, so that resnet152 is below 400 KB. `text` and
 `number` make values safe for JSON and JavaScript: lone surrogates become escapes; NaN, infinities and integers above
 2^53 become strings. Runs of alike siblings are folded here, so that the page and the static pictures agree.
-`schema.py` states the parts; `js/src/core/shared/payload.ts` is the reader.
+`schema.py` states the parts; `js/src/core/shared/payload/payload.ts` is the reader.
 
     payload = model_payload(hierarchy(model))
     payload["nodes"]["name"], payload["columns"]["params"]

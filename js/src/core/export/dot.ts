@@ -1,7 +1,7 @@
 // The picture as a Graphviz graph; containers become clusters.
 
 import { PALETTE } from "../../generated/palette";
-import { inkOn } from "../shared/color";
+import { textColorOn } from "../shared/stage/color";
 import { hoverText, printable, Scene, SceneNode } from "./scene";
 
 /**
@@ -67,7 +67,7 @@ function body(inside: ReadonlyMap<Box | undefined, readonly Box[]>): string[] {
 
 function card({ node, name }: Box): string {
   const label = quoted(node.sublabel ? `${node.label}\n${node.sublabel}` : node.label);
-  const fill = node.color ? `, fillcolor=${quoted(node.color)}, fontcolor=${quoted(inkOn(node.color))}` : "";
+  const fill = node.color ? `, fillcolor=${quoted(node.color)}, fontcolor=${quoted(textColorOn(node.color))}` : "";
   const double = node.kind === "fold" ? ", peripheries=2" : "";
   return `  ${name} [label=${label}, tooltip=${quoted(hoverText(node))}${fill}${double}];`;
 }

@@ -1,8 +1,8 @@
 // A page that opens without a network, a kernel or a server: the widgets as data, and one script that shows them.
 
 import { PAGE_TEMPLATE } from "../../generated/page_template";
-import type { ModelPayload } from "../shared/payload";
-import type { Store } from "../shared/store";
+import type { ModelPayload } from "../shared/payload/payload";
+import type { GraphStore } from "../shared/model/graph_store";
 import { printable } from "./scene";
 import { xml } from "./svg";
 
@@ -19,13 +19,13 @@ export interface SavedBuffer {
 }
 
 /** A message as the kernel would send it, with its buffers in base64. */
-export interface SavedMessage {
+interface SavedMessage {
   readonly content: unknown;
   readonly buffers?: readonly string[];
 }
 
 /** What the page says to a message of a view in the kernel's place: the question, with this content over it. */
-export interface SavedAnswer {
+interface SavedAnswer {
   readonly question: Readonly<Record<string, unknown>>; // what the message must have; the first answer that fits counts
   readonly content: Readonly<Record<string, unknown>>;
   readonly buffers?: readonly string[]; // else those of the question go back
@@ -48,7 +48,7 @@ export interface SavedPage {
 }
 
 /** The page of one graph, as it is shown. */
-export function graphPage(payload: ModelPayload, store: Store): SavedPage {
+export function graphPage(payload: ModelPayload, store: GraphStore): SavedPage {
   const state = {
     _view_name: "ModelGraphView",
     payload,

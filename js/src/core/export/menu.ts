@@ -1,9 +1,9 @@
 // The export menu: what is on the canvas, or all of the model, as a file.
 
-import { button, Disposers, el, listen } from "../shared/dom";
-import type { Hierarchy } from "../shared/hierarchy";
-import { icon } from "../shared/icons";
-import type { Store } from "../shared/store";
+import { button, Disposers, el, listen } from "../shared/ui/dom";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { icon } from "../shared/ui/icons";
+import type { GraphStore } from "../shared/model/graph_store";
 import { sceneToDot } from "./dot";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
 import { fileName, Scene } from "./scene";
@@ -15,7 +15,7 @@ export interface Picture {
   exportPng(): Promise<Blob>;
 }
 
-export interface PictureSource {
+interface PictureSource {
   graph(): Picture | undefined;
 }
 
@@ -38,7 +38,7 @@ export class ExportMenu {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly source: PictureSource
   ) {
     host.classList.add("mkg-export");

@@ -1,4 +1,4 @@
-// What the exporters draw from: the picture on the canvas as plain data.
+// The picture on the canvas as plain data, from which the exporters draw.
 
 export interface SceneNode {
   readonly id: string;

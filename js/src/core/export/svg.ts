@@ -1,7 +1,7 @@
 // The picture as SVG: our own writer, every text escaped, nothing fetched from anywhere.
 
 import { PALETTE } from "../../generated/palette";
-import { inkOn } from "../shared/color";
+import { textColorOn } from "../shared/stage/color";
 import { hoverText, printable, Scene, SceneEdge, SceneNode } from "./scene";
 
 const MARGIN = 24;
@@ -89,7 +89,7 @@ function drawCard(node: SceneNode): string {
   const x = round(node.x - node.width / 2);
   const y = round(node.y - node.height / 2);
   const fill = node.color ?? page.surface;
-  const ink = node.color ? inkOn(node.color) : page.text;
+  const ink = node.color ? textColorOn(node.color) : page.text;
   const radius = node.kind === "pseudo" ? round(node.height / 2) : 6;
   const below = wrapped(node);
   const first = node.y + 4 - (below.length * LINE) / 2;

@@ -1,21 +1,83 @@
 // GGUF files: metadata, and tensors with their types, which may be quantised. Versions 1 to 3, in either order of bytes:
 // docs/gguf.md in ggml-org/ggml.
 
-import { type Bytes, Window } from "./buffered";
-import { excess, malformed, MOST_TENSORS, need, shown } from "./bounds";
-import { GGML_TYPES, type GgmlType, USED_DIFFERENTLY } from "./ggml_types";
-import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./numbers";
-import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+import { type Bytes, Window } from "./bytes/buffered";
+import { excess, malformed, MAX_TENSORS, need, excerpt } from "./bytes/bounds";
+import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
-const MOST_KEYS = 20_000;
-const MOST_PASSED = 2_000_000; // elements of arrays that are looked at one by one
-const LONGEST_TEXT = 2 ** 16; // bytes of a name, and what is kept of a text
-const MOST_KEPT = 64 * 2 ** 20; // bytes of names and texts together
-const MOST_SHOWN = 8; // elements of an array that are told one by one
+// The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
+// As modulekg_widgets/engine/files/formats/gguf.py has them.
+
+interface GgmlType {
+  readonly name: string;
+  readonly block: number;
+  readonly nbytes: number;
+}
+
+const TABLE: readonly (readonly [kind: number, name: string, block: number, nbytes: number])[] = [
+  [0, "float32", 1, 4],
+  [1, "float16", 1, 2],
+  [2, "Q4_0", 32, 18],
+  [3, "Q4_1", 32, 20],
+  [6, "Q5_0", 32, 22],
+  [7, "Q5_1", 32, 24],
+  [8, "Q8_0", 32, 34],
+  [9, "Q8_1", 32, 40],
+  [10, "Q2_K", 256, 84],
+  [11, "Q3_K", 256, 110],
+  [12, "Q4_K", 256, 144],
+  [13, "Q5_K", 256, 176],
+  [14, "Q6_K", 256, 210],
+  [15, "Q8_K", 256, 292],
+  [16, "IQ2_XXS", 256, 66],
+  [17, "IQ2_XS", 256, 74],
+  [18, "IQ3_XXS", 256, 98],
+  [19, "IQ1_S", 256, 50],
+  [20, "IQ4_NL", 32, 18],
+  [21, "IQ3_S", 256, 110],
+  [22, "IQ2_S", 256, 82],
+  [23, "IQ4_XS", 256, 136],
+  [24, "int8", 1, 1],
+  [25, "int16", 1, 2],
+  [26, "int32", 1, 4],
+  [27, "int64", 1, 8],
+  [28, "float64", 1, 8],
+  [29, "IQ1_M", 256, 56],
+  [30, "bfloat16", 1, 2],
+  [31, "Q4_0_4_4", 32, 18],
+  [32, "Q4_0_4_8", 32, 18],
+  [33, "Q4_0_8_8", 32, 18],
+  [34, "TQ1_0", 256, 54],
+  [35, "TQ2_0", 256, 66],
+  [39, "MXFP4", 32, 17],
+  [40, "NVFP4", 64, 36],
+  [41, "Q1_0", 128, 18]
+];
+
+const GGML_TYPES: ReadonlyMap<number, GgmlType> = new Map(
+  TABLE.map(([kind, name, block, nbytes]) => [kind, { name, block, nbytes }])
+);
+
+/** Numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit. */
+const USED_DIFFERENTLY: ReadonlyMap<number, string> = new Map([
+  [36, "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp"],
+  [37, "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp"],
+  [38, "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp"],
+  [39, "MXFP4 of llama.cpp or TL2 of bitnet.cpp"],
+  [40, "NVFP4 of llama.cpp or a type of another reader"],
+  [41, "Q1_0 of llama.cpp or a type of another reader"]
+]);
+
+const MAX_KEYS = 20_000;
+const MAX_SCANNED = 2_000_000; // elements of arrays that are looked at one by one
+const MAX_TEXT_LENGTH = 2 ** 16; // bytes of a name, and what is kept of a text
+const MAX_TEXT_TOTAL = 64 * 2 ** 20; // bytes of names and texts together
+const MAX_LISTED = 8; // elements of an array that are told one by one
 const SHOWN = 4; // elements, as which one that is told counts
-const MOST_DIMENSIONS = 8;
-const DEEPEST_ARRAY = 4;
-const MOST_ELEMENTS = 2n ** 62n;
+const MAX_DIMENSIONS = 8;
+const MAX_ARRAY_DEPTH = 4;
+const MAX_ELEMENTS = 2n ** 62n;
 const [U32, TEXT, ARRAY, U64] = [4, 8, 9, 10];
 
 /** By `enum gguf_type`; true and false are bytes. */
@@ -83,8 +145,8 @@ class Header {
     need(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
     this.width = number === 1 ? 4 : 8;
     [this.tensors, this.keys] = [this.count(), this.count()];
-    if (this.tensors > MOST_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
-    if (this.keys > MOST_KEYS) throw excess(`${grouped(this.keys)} keys`);
+    if (this.tensors > MAX_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
+    if (this.keys > MAX_KEYS) throw excess(`${grouped(this.keys)} keys`);
     this.keep();
   }
 
@@ -114,17 +176,17 @@ class Header {
 
   name(): string {
     const length = this.count();
-    if (length > LONGEST_TEXT) throw excess(`a name of ${grouped(length)} bytes`);
+    if (length > MAX_TEXT_LENGTH) throw excess(`a name of ${grouped(length)} bytes`);
     this.keepText(length);
     return text(this.bytes(length), "a name");
   }
 
   text(): string {
     const length = this.count();
-    this.keepText(Math.min(length, LONGEST_TEXT));
-    const found = anyText(this.bytes(Math.min(length, LONGEST_TEXT)));
-    this.skip(Math.max(length - LONGEST_TEXT, 0));
-    return length > LONGEST_TEXT ? `${found}…` : found;
+    this.keepText(Math.min(length, MAX_TEXT_LENGTH));
+    const found = anyText(this.bytes(Math.min(length, MAX_TEXT_LENGTH)));
+    this.skip(Math.max(length - MAX_TEXT_LENGTH, 0));
+    return length > MAX_TEXT_LENGTH ? `${found}…` : found;
   }
 
   skip(length: number): void {
@@ -134,12 +196,12 @@ class Header {
 
   passOver(number: number): void {
     this.passedOver += number;
-    if (this.passedOver > MOST_PASSED) throw excess("elements in its metadata");
+    if (this.passedOver > MAX_SCANNED) throw excess("elements in its metadata");
   }
 
   private keepText(length: number): void {
     this.texts += length;
-    if (this.texts > MOST_KEPT) throw excess("bytes of names and texts");
+    if (this.texts > MAX_TEXT_TOTAL) throw excess("bytes of names and texts");
   }
 
   private bytes(length: number): Uint8Array {
@@ -152,26 +214,29 @@ class Header {
 function addKey(header: Header, metadata: Map<string, Plain>): void {
   const key = header.name();
   const found = value(header, header.kind());
-  need(!metadata.has(key), () => `it has the key ${shown(key)} twice`);
+  need(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
   metadata.set(key, plain(found));
 }
 
-type Found = string | boolean | number | bigint;
+type MetadataValue = string | boolean | number | bigint;
 
-const plain = (found: Found): Plain => (typeof found === "bigint" ? Number(found) : found);
+const plain = (found: MetadataValue): Plain => (typeof found === "bigint" ? Number(found) : found);
 
-function value(header: Header, kind: number, depth = 0): Found {
+function value(header: Header, kind: number, depth = 0): MetadataValue {
   const [number, name] = NUMBERS.get(kind) ?? [];
   if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
   if (kind === TEXT) return header.text();
-  need(kind === ARRAY && depth < DEEPEST_ARRAY, () => `a value of the type ${grouped(kind)}, which GGUF does not have`);
+  need(
+    kind === ARRAY && depth < MAX_ARRAY_DEPTH,
+    () => `a value of the type ${grouped(kind)}, which GGUF does not have`
+  );
   return array(header, depth);
 }
 
 /** A short array as text, a long one by what it has. */
 function array(header: Header, depth: number): string {
   const [kind, number] = [header.kind(), header.count()];
-  if (number <= MOST_SHOWN) {
+  if (number <= MAX_LISTED) {
     header.passOver(SHOWN * number);
     const elements = Array.from({ length: number }, () => elementText(value(header, kind, depth + 1), kind));
     return `[${elements.join(", ")}]`;
@@ -190,7 +255,7 @@ function array(header: Header, depth: number): string {
 }
 
 /** As Python writes it. */
-function elementText(found: Found, kind: number): string {
+function elementText(found: MetadataValue, kind: number): string {
   if (typeof found === "boolean") return found ? "True" : "False";
   const isFloat = NUMBERS.get(kind)?.[0].startsWith("f") === true;
   return isFloat ? floatText(Number(found)) : String(found);
@@ -198,10 +263,10 @@ function elementText(found: Found, kind: number): string {
 
 function addEntry(header: Header, entries: Map<string, Entry>): void {
   const [name, dimensions] = [header.name(), header.kind()];
-  if (dimensions > MOST_DIMENSIONS) throw excess(`dimensions of ${shown(name)}`);
+  if (dimensions > MAX_DIMENSIONS) throw excess(`dimensions of ${excerpt(name)}`);
   const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
   const entry = { name, shape, kind: header.kind(), start: header.offset() };
-  need(!entries.has(name), () => `it has the tensor ${shown(name)} twice`);
+  need(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
   entries.set(name, entry);
 }
 
@@ -213,7 +278,7 @@ function contents(
 ): FileContents {
   const alignment = found.get("general.alignment") ?? 32;
   const isPower = typeof alignment === "number" && alignment >= 1 && Number.isInteger(Math.log2(alignment));
-  if (!isPower) throw malformed(`tensors aligned by ${shown(String(alignment))}`);
+  if (!isPower) throw malformed(`tensors aligned by ${excerpt(String(alignment))}`);
   const data = Math.ceil(end / alignment) * alignment;
   const rooms = roomsOf(entries, source.size - data);
   const known = entries.map((entry, at) => typeOf(entry, rooms[at], alignment));
@@ -267,15 +332,15 @@ function recordOf(entry: Entry, { data, room, known }: Placed): TensorRecord {
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
 function lengthOf(entry: Entry, room: number, known: GgmlType | undefined): number {
   const { name, shape } = entry;
-  need(elementsOf(entry) <= MOST_ELEMENTS, () => `${shown(name)} has more elements than memories have`);
+  need(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
   if (known === undefined) return Math.max(room, 0);
   const { block } = known;
   need(
     block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
-    () => `rows of ${shown(name)} cannot be cut into blocks`
+    () => `rows of ${excerpt(name)} cannot be cut into blocks`
   );
   const length = bytesOf(entry, known);
-  need(length <= room, () => `${shown(name)} is cut off, or has bytes of another tensor`);
+  need(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
 

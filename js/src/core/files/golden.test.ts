@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { GOLDEN, sourceOf } from "../../testing/golden_files";
-import type { FileContents } from "./records";
+import type { FileContents } from "./bytes/records";
 import { readModelFile } from "./registry";
 
 const EXPECTED = ".expected.json";

@@ -7,8 +7,8 @@ import { describe, expect, it } from "vitest";
 import { drawer, mutated } from "../../testing/mutations";
 import { MemorySource } from "../../testing/sources";
 import { zipped } from "../../testing/zips";
-import { FileProblem, sentence } from "../shared/file_problem";
-import { ENGLISH } from "../shared/words";
+import { FileProblem, problemMessage } from "../shared/payload/file_problem";
+import { UNTRANSLATED } from "../shared/base/i18n";
 import { readModelFile } from "./registry";
 
 const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/files/golden");
@@ -18,7 +18,7 @@ const FILES = readdirSync(FOLDER)
   .map(name => name.slice(0, -EXPECTED.length))
   .sort();
 const MUTANTS = 200; // of each file; each format has several files
-const MOST_MS = 2_000;
+const MAX_MS = 2_000;
 
 /** The sentence that is told of a file; "" for one that is read. */
 async function problemOf(name: string, content: Uint8Array): Promise<string> {
@@ -28,9 +28,9 @@ async function problemOf(name: string, content: Uint8Array): Promise<string> {
     return "";
   } catch (error) {
     if (!(error instanceof FileProblem)) throw error;
-    return sentence(error, ENGLISH);
+    return problemMessage(error, UNTRANSLATED);
   } finally {
-    expect(performance.now() - before).toBeLessThan(MOST_MS);
+    expect(performance.now() - before).toBeLessThan(MAX_MS);
   }
 }
 

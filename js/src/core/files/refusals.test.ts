@@ -4,8 +4,8 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { MemorySource } from "../../testing/sources";
 import { zipped } from "../../testing/zips";
-import { FileProblem, sentence } from "../shared/file_problem";
-import { ENGLISH } from "../shared/words";
+import { FileProblem, problemMessage } from "../shared/payload/file_problem";
+import { UNTRANSLATED } from "../shared/base/i18n";
 import { readModelFile } from "./registry";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -19,7 +19,7 @@ async function problemOf(name: string, content: Uint8Array): Promise<string> {
     return "";
   } catch (error) {
     if (!(error instanceof FileProblem)) throw error;
-    return sentence(error, ENGLISH);
+    return problemMessage(error, UNTRANSLATED);
   }
 }
 

@@ -1,15 +1,15 @@
 // The readers of model files: which of them a file is given to, and what becomes of its failures.
 
-import { FileProblem } from "../shared/file_problem";
-import { malformed, shown } from "./bounds";
+import { FileProblem } from "../shared/payload/file_problem";
+import { malformed, excerpt } from "./bytes/bounds";
 import { withConfig } from "./config";
 import { readGguf } from "./gguf";
-import { anyText } from "./numbers";
-import { readOnnx } from "./onnx";
-import type { FileContents, FileSource, Reader } from "./records";
+import { anyText } from "./bytes/numbers";
+import { readOnnx } from "./onnx/onnx";
+import type { FileContents, FileSource, Reader } from "./bytes/records";
 import { readSafetensors } from "./safetensors";
 import { readCheckpointIndex, readIndex } from "./sharded";
-import { PICKLE, readTorch, ZIP } from "./torch_file";
+import { PICKLE, readTorch, ZIP } from "./pickle/torch_file";
 
 interface Format {
   readonly extensions: readonly string[];
@@ -31,7 +31,7 @@ const FORMATS: readonly Format[] = [
 ];
 
 const FIRST = 64; // bytes that tell what a file is
-const LARGEST_TEXT = 4_096; // bytes of a text that stands in the place of a model
+const MAX_TEXT_SIZE = 4_096; // bytes of a text that stands in the place of a model
 const [TAR, TAR_PLACE] = ["ustar", 257];
 const TEXTS = ".json";
 /** What stands in the place of a model after a download that went wrong, by what it begins with, in small letters. */
@@ -45,16 +45,13 @@ const NO_MODELS: readonly (readonly [begin: string, reason: "pointer" | "page"])
 /** As tests of bytes: what begins so is packed, and has no reader. */
 const PACKED: readonly string[] = ["\x1f\x8b\x08", "BZh", "\xfd7zXZ\0", "\x28\xb5\x2f\xfd"];
 
-/** What the names of model files end with. */
-export const EXTENSIONS: readonly string[] = FORMATS.flatMap(format => format.extensions);
-
 /** What a model file holds, and a config.json beside it says; rejects with a `FileProblem`, whatever the bytes. */
 export async function readModelFile(source: FileSource): Promise<FileContents> {
   return withConfig(await readAlone(source), source);
 }
 
 /** What a model file holds. */
-export async function readAlone(source: FileSource): Promise<FileContents> {
+async function readAlone(source: FileSource): Promise<FileContents> {
   if (source.size === 0) throw new FileProblem("empty");
   const start = await source.read(0, Math.min(FIRST, source.size));
   const begin = String.fromCharCode(...start)
@@ -81,10 +78,10 @@ async function insteadOfAModel(source: FileSource, start: Uint8Array): Promise<F
   const isTar = source.size > TAR_PLACE + TAR.length && beginsWith(await source.read(TAR_PLACE, TAR.length), TAR);
   if (isTar || PACKED.some(text => beginsWith(start, text))) return new FileProblem("packed");
   if (start.length === FIRST && start.every(byte => byte === 0)) return new FileProblem("unfinished");
-  if (source.size > LARGEST_TEXT) return null;
+  if (source.size > MAX_TEXT_SIZE) return null;
   const text = anyText(await source.read(0, source.size)).trim();
   const isText = !/[\p{Cc}\p{Cn}\ufffd]/u.test(text.replace(/[\r\n\t]/g, " "));
-  return isText && /^[<{]| /.test(text) ? new FileProblem("text", shown(text)) : null;
+  return isText && /^[<{]| /.test(text) ? new FileProblem("text", excerpt(text)) : null;
 }
 
 function formatOf(name: string, start: Uint8Array): Format {

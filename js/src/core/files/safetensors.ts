@@ -1,21 +1,21 @@
 // The safetensors format: eight bytes with the length of the header, the header in JSON, and the bytes of the tensors.
 
-import { type Fields, isObject, isString } from "../shared/schema";
-import { FileProblem } from "../shared/file_problem";
+import { type Fields, isObject, isString } from "../shared/base/schema";
+import { FileProblem } from "../shared/payload/file_problem";
 import {
   excess,
   isSize,
-  LARGEST_HEADER,
-  MOST_DIMENSIONS,
-  MOST_TENSORS,
+  MAX_HEADER_SIZE,
+  MAX_DIMENSIONS,
+  MAX_TENSORS,
   malformed,
   need,
   product,
-  shown
-} from "./bounds";
-import { parseNamed } from "./json";
-import { count } from "./numbers";
-import type { FileContents, FileSource, Plain, TensorRecord } from "./records";
+  excerpt
+} from "./bytes/bounds";
+import { parseNamed } from "./bytes/json";
+import { count } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
 const LENGTH = 8; // bytes of the length of the header
 const METADATA = "__metadata__";
@@ -52,19 +52,19 @@ export async function readSafetensors(source: FileSource): Promise<FileContents>
   const length = count(await source.read(0, LENGTH));
   need(length >= 2, "its header is empty");
   if (length > source.size - LENGTH) throw new FileProblem("truncated");
-  if (length > LARGEST_HEADER) throw excess("bytes in its header");
+  if (length > MAX_HEADER_SIZE) throw excess("bytes in its header");
   const document = parseNamed(await source.read(LENGTH, length), "its header");
   const header = document.value;
   need(isObject(header), "its header is no object");
   const metadata = texts(header[METADATA]);
   const keys = Object.keys(header);
   const names = keys.filter(name => name !== METADATA);
-  if (names.length > MOST_TENSORS) throw excess("tensors");
+  if (names.length > MAX_TENSORS) throw excess("tensors");
   // in the order of the bytes: a header is often sorted by name, and who writes a model goes through it in order
   const tensors = names.map(name => record(name, header[name], LENGTH + length)).sort((a, b) => at(a) - at(b));
   const expected = keys.length + Object.keys(metadata).length + IN_ENTRY * names.length;
   need(document.names === expected, "a name stands twice in its header");
-  checkPlaces(tensors, LENGTH + length, source.size);
+  checkOffsets(tensors, LENGTH + length, source.size);
   return { format: "safetensors", title: "", metadata, tensors, modules: [], graph: null, classes: [], warnings: [] };
 }
 
@@ -75,13 +75,13 @@ function texts(metadata: unknown): Record<string, Plain> {
 }
 
 function record(name: string, entry: unknown, data: number): TensorRecord {
-  const is = () => `tensor ${shown(name)}`;
+  const is = () => `tensor ${excerpt(name)}`;
   need(isObject(entry) && Object.keys(entry).length === IN_ENTRY, () => `${is()} has not a dtype, a shape and offsets`);
   const [dtype, bits] = DTYPES.get(textOf(entry.dtype)) ?? [];
   if (dtype === undefined || bits === undefined)
-    throw malformed(`${is()} is of the dtype ${shown(textOf(entry.dtype))}`);
+    throw malformed(`${is()} is of the dtype ${excerpt(textOf(entry.dtype))}`);
   const [shape, offsets] = [sizes(entry, "shape", is), sizes(entry, "data_offsets", is)];
-  need(shape.length <= MOST_DIMENSIONS && offsets.length === 2, () => `${is()} has too many dimensions or offsets`);
+  need(shape.length <= MAX_DIMENSIONS && offsets.length === 2, () => `${is()} has too many dimensions or offsets`);
   const nbytes = offsets[1] - offsets[0];
   need(nbytes * 8 === product(shape, is) * bits, () => `${is()} has not as many bytes as its shape and dtype`);
   return { name, shape, dtype, nbytes, offset: data + offsets[0], file: "", strides: null, role: null };
@@ -94,10 +94,10 @@ function sizes(entry: Fields, key: string, is: () => string): number[] {
 }
 
 /** The format has neither gaps nor bytes of two tensors. */
-function checkPlaces(tensors: readonly TensorRecord[], data: number, size: number): void {
+function checkOffsets(tensors: readonly TensorRecord[], data: number, size: number): void {
   let end = data;
   for (const each of [...tensors].sort((a, b) => at(a) - at(b) || a.nbytes - b.nbytes)) {
-    need(at(each) === end, () => `tensor ${shown(each.name)} does not begin where the one before ends`);
+    need(at(each) === end, () => `tensor ${excerpt(each.name)} does not begin where the one before ends`);
     end += each.nbytes;
   }
   if (end > size) throw new FileProblem("truncated");

@@ -1,19 +1,19 @@
 // The index of a model that is spread over several files, of safetensors or checkpoints of torch.
 
-import { type Fields, isObject, isString } from "../shared/schema";
-import { excess, isPlainName, mapSome, MOST_TENSORS, need, plainOnes, shown } from "./bounds";
-import { FileProblem } from "../shared/file_problem";
-import { parseObject } from "./json";
-import { grouped } from "./numbers";
-import type { FileContents, FileSource, Plain, Reader, TensorRecord } from "./records";
+import { type Fields, isObject, isString } from "../shared/base/schema";
+import { excess, isPlainName, mapSome, MAX_TENSORS, need, plainValues, excerpt } from "./bytes/bounds";
+import { FileProblem } from "../shared/payload/file_problem";
+import { parseObject } from "./bytes/json";
+import { grouped } from "./bytes/numbers";
+import type { FileContents, FileSource, Plain, Reader, TensorRecord } from "./bytes/records";
 import { readSafetensors } from "./safetensors";
-import { readTorch } from "./torch_file";
+import { readTorch } from "./pickle/torch_file";
 
-const LARGEST_INDEX = 64 * 2 ** 20; // bytes
-const MOST_SHARDS = 5_000;
+const MAX_INDEX_SIZE = 64 * 2 ** 20; // bytes
+const MAX_SHARDS = 5_000;
 const AT_ONCE = 6; // requests, as browsers send them to one host
-const MOST_LISTED = 5; // names in a message
-const MOST_WARNINGS = 10; // of the files
+const MAX_LISTED = 5; // names in a message
+const MAX_WARNINGS = 10; // of the files
 
 type Listed = ReadonlyMap<string, string>; // by tensor: its file
 
@@ -25,20 +25,20 @@ export const readCheckpointIndex: Reader = source => allFiles(source, "checkpoin
 
 /** What the files of an index have; those that are not there are a warning. */
 async function allFiles(source: FileSource, format: string, read: Reader): Promise<FileContents> {
-  if (source.size > LARGEST_INDEX) throw excess("bytes of an index");
+  if (source.size > MAX_INDEX_SIZE) throw excess("bytes of an index");
   const index = parseObject(await source.read(0, source.size), "the index", true);
   const listed = weightMap(index);
   const shards = [...new Set(listed.values())];
-  if (listed.size > MOST_TENSORS || shards.length > MOST_SHARDS) throw excess("tensors or files in the index");
-  for (const shard of shards) if (!isPlainName(shard)) throw new FileProblem("elsewhere", shown(shard));
+  if (listed.size > MAX_TENSORS || shards.length > MAX_SHARDS) throw excess("tensors or files in the index");
+  for (const shard of shards) if (!isPlainName(shard)) throw new FileProblem("elsewhere", excerpt(shard));
   const found = await mapSome(shards, AT_ONCE, shard => shardOf(source, shard, read));
   const missing = shards.filter((_, at) => found[at] === null);
   const there = found.filter(contents => contents !== null);
   const tensors = merged(there);
   const parts = there.map(contents => contents.metadata).reverse(); // of equal keys the first file's counts
   const texts = Object.fromEntries(parts.flatMap(part => Object.entries<Plain>(part)));
-  const metadata = { ...texts, ...plainOnes(index.metadata), ...texts };
-  const told = [...new Set(there.flatMap(contents => contents.warnings))].slice(0, MOST_WARNINGS);
+  const metadata = { ...texts, ...plainValues(index.metadata), ...texts };
+  const told = [...new Set(there.flatMap(contents => contents.warnings))].slice(0, MAX_WARNINGS);
   return {
     format,
     title: "",
@@ -72,10 +72,10 @@ async function shardOf(source: FileSource, shard: string, read: Reader): Promise
 function merged(found: readonly FileContents[]): Map<string, TensorRecord> {
   const tensors = new Map<string, TensorRecord>();
   for (const tensor of found.flatMap(contents => contents.tensors)) {
-    need(!tensors.has(tensor.name), () => `${shown(tensor.name)} stands in two files`);
+    need(!tensors.has(tensor.name), () => `${excerpt(tensor.name)} stands in two files`);
     tensors.set(tensor.name, tensor);
   }
-  if (tensors.size > MOST_TENSORS) throw excess("tensors");
+  if (tensors.size > MAX_TENSORS) throw excess("tensors");
   return tensors;
 }
 
@@ -116,6 +116,6 @@ function disagrees(names: readonly string[], what: string): string[] {
 }
 
 function some(names: readonly string[]): string {
-  const listed = names.slice(0, MOST_LISTED).map(name => shown(name));
-  return listed.join(", ") + (names.length > MOST_LISTED ? ", …" : "");
+  const listed = names.slice(0, MAX_LISTED).map(name => excerpt(name));
+  return listed.join(", ") + (names.length > MAX_LISTED ? ", …" : "");
 }

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { MemorySource } from "../../testing/sources";
-import type { FileContents } from "./records";
+import type { FileContents } from "./bytes/records";
 import { readModelFile } from "./registry";
 
 const RUNS = 3; // of which the fastest counts, as other programs run meanwhile

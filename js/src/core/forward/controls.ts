@@ -1,12 +1,11 @@
 // The line of controls on top: where in the pass, play and pause, speed, item of the batch, and the quiz.
 
-import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/dom";
-import { addWindowButtons } from "../shared/window_buttons";
-import { togglePlaying } from "./clock";
-import { type PlayerIcon, playerIcon } from "./icons";
+import { button, Debounced, Disposers, el, listen, option, setAttribute } from "../shared/ui/dom";
+import { addWindowButtons } from "../shared/ui/window_buttons";
+import { type ForwardStore, goTo, togglePlaying } from "./state";
+import { type IconName, icon } from "../shared/ui/icons";
 import { type Forward, itemCount } from "./payload";
 import type { Quiz } from "./quiz";
-import { type ForwardStore, goTo } from "./state";
 
 const TYPING = 250; // ms
 const SPEEDS: readonly number[] = [0.5, 1, 2, 5, 10, 20];
@@ -73,10 +72,10 @@ export class Controls {
     this.disposers.add(addWindowButtons(this.host));
   }
 
-  private mover(icon: PlayerIcon, title: string, to: (step: number) => number): HTMLButtonElement {
-    const element = button(`mkg-button mkg-forward-${icon}`, "", title);
+  private mover(name: IconName, title: string, to: (step: number) => number): HTMLButtonElement {
+    const element = button(`mkg-button mkg-forward-${name}`, "", title);
     element.setAttribute("aria-label", title);
-    element.append(playerIcon(icon));
+    element.append(icon(name));
     this.disposers.add(
       listen(element, "click", () => {
         this.store.set("playing", false);
@@ -137,7 +136,7 @@ export class Controls {
     if (this.play.getAttribute("aria-label") === title) return;
     this.play.setAttribute("aria-label", title);
     this.play.title = `${title} (space)`;
-    this.play.replaceChildren(playerIcon(playing ? "pause" : "play"));
+    this.play.replaceChildren(icon(playing ? "pause" : "play"));
   }
 
   private showSpeed(speed: number): void {

@@ -1,9 +1,9 @@
-// What is known of the current step: shapes or the question for them, statistics, and the largest outputs.
+// Details of the current step: shapes or the question for them, statistics, and the largest outputs.
 
-import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
+import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
-import type { FoundOut, Quiz } from "./quiz";
+import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
 const NOT_FINITE = "not finite";
@@ -25,7 +25,7 @@ export class Details {
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
-    found: FoundOut
+    found: RevealedShapes
   ) {
     this.verdict.setAttribute("role", "status");
     this.guess.type = "text";
@@ -212,7 +212,7 @@ function fromZero(values: readonly number[]): Span[] {
   });
 }
 
-export function placeText(kind: Top[0], index: readonly number[]): string {
+function placeText(kind: Top[0], index: readonly number[]): string {
   if (kind === "class") return `class ${index[0]}`;
   if (kind === "channel") return `channel ${index[0]} at ${index.slice(1).join(", ")}`;
   return index.length ? `index ${index.join(", ")}` : "value";

@@ -1,15 +1,14 @@
 // The pictures of the current step: one canvas per channel, a heat map, or a strip; one of them can be shown large.
 
-import { contextOf } from "../shared/canvas";
-import { NOT_FINITE_COLOR, sample } from "../shared/color";
-import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
-import { shortNumber } from "../shared/format";
-import { icon } from "../shared/icons";
+import { contextOf } from "../shared/base/canvas";
+import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
+import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { shortNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
 import { topList } from "./details";
-import { keyOf, type MapPage, type MapsRequest } from "./map_page";
-import type { MapsFeed } from "./maps_feed";
+import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";
-import type { FoundOut, Quiz } from "./quiz";
+import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
 
 const ON_A_PAGE = 64;
@@ -45,7 +44,7 @@ export class FeatureMaps {
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
     private readonly feed: MapsFeed,
-    found: FoundOut
+    found: RevealedShapes
   ) {
     this.message.setAttribute("role", "status");
     this.before.dataset.mkgNeedsKernel = this.after.dataset.mkgNeedsKernel = "";

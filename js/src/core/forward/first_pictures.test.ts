@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { golden, picturesOf } from "../../testing/forward";
-import { readFirstPictures } from "./first_pictures";
+import { readFirstPictures } from "./maps_feed";
 
 const sample = golden("residual");
 const keys = ["1,0,0,0", "1,3,0,0", "1,1,0,0", "1,2,0,0"];

@@ -1,8 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { buffersOf, golden, picturesOf } from "../../testing/forward";
 import { pixelsOf } from "./feature_maps";
-import type { MapsRequest } from "./map_page";
-import { type Answer, MapsFeed } from "./maps_feed";
+import { type Answer, MapsFeed, type MapsRequest } from "./maps_feed";
 
 const sample = golden("residual");
 const reply = (request: Partial<MapsRequest>, extra: object = {}) => ({ ...sample.reply, ...request, ...extra });

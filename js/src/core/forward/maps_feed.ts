@@ -1,13 +1,128 @@
 // Pictures from the kernel: few questions at a time, the latest request wins, and pages that came are kept for a while.
 
-import { type Fields, isCount, isObject, isString } from "../shared/schema";
-import { type FirstPicture, readFirstPictures } from "./first_pictures";
-import { bytesOf, isDrawing, keyOf, type MapPage, type MapsRequest, sizeOf } from "./map_page";
+import {
+  arrayOf,
+  checked,
+  count,
+  type Fields,
+  is,
+  isArrayOf,
+  isBoolean,
+  isCount,
+  isInteger,
+  isObject,
+  isString,
+  list,
+  parts,
+  PayloadError,
+  record,
+  relations,
+  tuple
+} from "../shared/base/schema";
+import { isTop, type Num, type Top } from "./payload";
+import * as v from "valibot";
+
+// One page of pictures of an output: how it comes from the kernel, checked.
+
+/** Which pictures are wanted. */
+export interface MapsRequest {
+  readonly run: number;
+  readonly step: number;
+  readonly sample: number;
+  readonly page: number;
+}
+
+type Form = "channels" | "heat" | "strip" | "none";
+
+export interface MapPage {
+  readonly form: Form;
+  readonly width: number; // of each map, in pixels
+  readonly height: number;
+  readonly first: number; // channel or value
+  readonly total: number;
+  readonly sizes: readonly number[]; // of a map before it was averaged
+  readonly slice: number | null;
+  readonly ranges: readonly (readonly [Num, Num])[];
+  readonly top: Top | null;
+  readonly item: number;
+  readonly pixels: Uint8Array; // map after map; 255 is not finite
+}
+
+type Drawing = Omit<MapPage, "pixels">;
+
+export function keyOf({ run, step, sample, page }: MapsRequest): string {
+  return [run, step, sample, page].join();
+}
+
+/** How many bytes its pixels are. */
+function sizeOf({ width, height, ranges }: Drawing): number {
+  return width * height * ranges.length;
+}
+
+const isNum = (value: unknown) => typeof value === "number" || typeof value === "string";
+
+function isDrawing(maps: unknown): maps is Drawing & Fields {
+  if (!isObject(maps)) return false;
+  const counts = [maps.width, maps.height, maps.first, maps.total, maps.item];
+  return (
+    ["channels", "heat", "strip", "none"].includes(maps.form as string) &&
+    counts.every(isCount) &&
+    isArrayOf(maps.sizes, isCount) &&
+    (maps.slice === null || isCount(maps.slice)) &&
+    isArrayOf(maps.ranges, tuple(isNum, isNum)) &&
+    (maps.top === null || isTop(maps.top))
+  );
+}
+
+function bytesOf(buffer: unknown): Uint8Array {
+  if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
+  return ArrayBuffer.isView(buffer)
+    ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+    : new Uint8Array(0);
+}
+
+// The pictures that come with the steps: what can be shown before the kernel answers any question.
+
+const PICTURES_VERSION = 1;
+
+interface FirstPicture {
+  readonly page: MapPage;
+  readonly isWhole: boolean; // the kernel has no finer one
+}
+
+const PicturesSchema = v.pipe(
+  parts({
+    schema_version: v.literal(PICTURES_VERSION),
+    kind: v.literal("forward_pictures"),
+    run: is(isInteger),
+    sample: count,
+    each: list(record({ steps: arrayOf(isCount), whole: isBoolean, maps: isDrawing })),
+    pixels: v.pipe(v.unknown(), v.transform(bytesOf)) // of all, one after the other
+  }),
+  relations({ pixels: ({ each, pixels }) => each.reduce((sum, { maps }) => sum + sizeOf(maps), 0) === pixels.length })
+);
+
+/** The pictures by the requests that they answer; none where there are none that can be read. */
+export function readFirstPictures(raw: unknown): Map<string, FirstPicture> {
+  const found = new Map<string, FirstPicture>();
+  try {
+    const { run, sample, each, pixels } = checked(PicturesSchema, raw);
+    let at = 0;
+    for (const { steps, whole, maps } of each) {
+      const picture = { page: { ...maps, pixels: pixels.subarray(at, at + sizeOf(maps)) }, isWhole: whole };
+      for (const step of steps) found.set(keyOf({ run, step, sample, page: 0 }), picture);
+      at += sizeOf(maps);
+    }
+  } catch (error) {
+    if (!(error instanceof PayloadError)) throw error;
+  }
+  return found;
+}
 
 export type Answer = { readonly page: MapPage } | { readonly error: string };
 
 /** The way to the kernel. */
-export interface Channel {
+interface Channel {
   readonly isLive: boolean;
   send(question: { kind: "maps"; run: number; step: number; sample: number; page: number }): void;
 }
@@ -20,8 +135,8 @@ interface Question {
 // A kernel that runs cells hears what is asked once it listens beside them, which begins soon after a widget was made:
 // a question from before then waits for the end of all cells.
 const PATIENCE = 1_000; // ms until another question may follow one that has no answer
-const MOST_OPEN = 3;
-const LONGEST_WAIT = 30_000; // ms; then a question is taken as lost
+const MAX_PENDING = 3;
+const MAX_WAIT = 30_000; // ms; then a question is taken as lost
 const KEPT = 48; // answers
 
 export class MapsFeed {
@@ -102,9 +217,9 @@ export class MapsFeed {
   private ask(): void {
     const { request, channel } = this;
     const now = performance.now();
-    this.open = this.open.filter(({ at }) => now - at < LONGEST_WAIT);
+    this.open = this.open.filter(({ at }) => now - at < MAX_WAIT);
     const last = this.open[this.open.length - 1];
-    if (!request || !channel.isLive || this.open.length >= MOST_OPEN || (last && now - last.at < PATIENCE)) return;
+    if (!request || !channel.isLive || this.open.length >= MAX_PENDING || (last && now - last.at < PATIENCE)) return;
     this.open.push({ key: keyOf(request), at: now });
     channel.send({ kind: "maps", ...request });
     clearTimeout(this.timer);

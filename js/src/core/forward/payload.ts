@@ -1,7 +1,7 @@
 // The steps of a forward pass as the kernel sent them, checked, with the questions that the views ask.
 
 import * as v from "valibot";
-import { shapeText } from "../shared/dataflow";
+import { shapeText } from "../shared/model/dataflow";
 import {
   arrayOf,
   checked,
@@ -23,9 +23,9 @@ import {
   text,
   tuple,
   type Value
-} from "../shared/schema";
+} from "../shared/base/schema";
 
-export const FORWARD_VERSION = 1;
+const FORWARD_VERSION = 1;
 
 export type Num = Exclude<Value, null>; // NaN and the infinities are text
 const isNum = (value: unknown): value is Num => isValue(value) && value !== null;
@@ -35,7 +35,6 @@ const isEntry = tuple(isCounts, isNum, orNull(isNum)); // index, value, share
 export const isTop = tuple(oneOf("class", "channel", "element"), arrayOf(isEntry));
 
 export type TensorShape = Guarded<typeof isTensor>;
-export type Entry = Guarded<typeof isEntry>;
 export type Top = Guarded<typeof isTop>;
 /** min, max, mean, std, zeros, not finite, count */
 export type Figures = Guarded<typeof isFigures>;

@@ -3,7 +3,7 @@ import { buffersOf, golden, longPayload, picturesOf, storeWith } from "../../tes
 import { topList } from "./details";
 import { MapsFeed } from "./maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "./player";
-import { FoundOut } from "./quiz";
+import { RevealedShapes } from "./quiz";
 import type { ForwardState, ForwardStore } from "./state";
 
 let host: HTMLElement;
@@ -17,7 +17,7 @@ function show(raw: unknown, state: Partial<ForwardState> = {}, mayTick = true, p
   sent = [];
   feed = new MapsFeed({ isLive: true, send: question => void sent.push(question) });
   feed.begin(pictures);
-  player = createForwardPlayer(host, raw, store, { feed, found: new FoundOut(), mayTick: () => mayTick });
+  player = createForwardPlayer(host, raw, store, { feed, found: new RevealedShapes(), mayTick: () => mayTick });
 }
 
 const find = <T extends HTMLElement = HTMLElement>(selector: string) => host.querySelector<T>(selector) as T;

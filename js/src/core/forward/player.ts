@@ -2,19 +2,18 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, listen } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { exactNumber } from "../shared/format";
-import { PayloadError } from "../shared/schema";
-import { DISCONNECTED } from "../shared/status";
-import { Clock, togglePlaying } from "./clock";
+import { Disposers, el, listen } from "../shared/ui/dom";
+import { captureKeys } from "../shared/ui/keys";
+import { exactNumber } from "../shared/base/format";
+import { PayloadError } from "../shared/base/schema";
+import { DISCONNECTED } from "../shared/ui/status";
+import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Controls } from "./controls";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
 import type { MapsFeed } from "./maps_feed";
 import { Forward } from "./payload";
-import { type FoundOut, Quiz } from "./quiz";
-import { type ForwardStore, goTo, tieStepAndSelection } from "./state";
+import { type RevealedShapes, Quiz } from "./quiz";
 import { StepList } from "./step_list";
 
 export interface ForwardPlayer {
@@ -22,13 +21,13 @@ export interface ForwardPlayer {
 }
 
 /** What all views of one widget share. */
-export interface Shared {
+interface Shared {
   readonly feed: MapsFeed;
-  readonly found: FoundOut;
+  readonly found: RevealedShapes;
   mayTick(): boolean;
 }
 
-const LONGEST_NAME = 120;
+const MAX_NAME_LENGTH = 120;
 const NO_DATA = "There is nothing to show yet: run the cell.";
 let created = 0;
 
@@ -40,7 +39,7 @@ export function createForwardPlayer(
 ): ForwardPlayer {
   host.classList.add("mkg-widget", "mkg-forward-player");
   host.dataset.mkgId ??= `forward-player-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
   try {
     return new Player(host, new Forward(raw), store, shared);
@@ -154,7 +153,7 @@ class Player implements ForwardPlayer {
 }
 
 function notFiniteText(forward: Forward, first: number): string {
-  const name = (forward.path(first) || "The model").slice(0, LONGEST_NAME);
+  const name = (forward.path(first) || "The model").slice(0, MAX_NAME_LENGTH);
   return `${name} is the first to give values that are not finite: ${exactNumber(forward.notFinite(first))} of them`;
 }
 

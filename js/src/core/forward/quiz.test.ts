@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { golden, storeWith } from "../../testing/forward";
 import { Forward } from "./payload";
-import { FoundOut, parseShape, Quiz } from "./quiz";
+import { RevealedShapes, parseShape, Quiz } from "./quiz";
 
 function quizOn(hideShapes = true) {
   const forward = new Forward(golden("residual").payload);
   const store = storeWith({ hideShapes });
-  const found = new FoundOut();
+  const found = new RevealedShapes();
   return { forward, store, found, quiz: new Quiz(forward, store, found) };
 }
 

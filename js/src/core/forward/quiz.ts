@@ -3,10 +3,10 @@
 import type { Forward, Step, TensorShape } from "./payload";
 import type { ForwardStore } from "./state";
 
-export type Verdict = { readonly right: boolean; readonly text: string };
+type Verdict = { readonly right: boolean; readonly text: string };
 
 /** Which values were found out; shared by all views of one widget. */
-export class FoundOut {
+export class RevealedShapes {
   private readonly known = new Set<number>(); // values whose shape is shown
   private readonly asked = new Set<number>(); // values that have been counted
   private readonly listeners = new Set<() => void>();
@@ -51,7 +51,7 @@ export class Quiz {
   constructor(
     private readonly forward: Forward,
     private readonly store: ForwardStore,
-    private readonly found: FoundOut
+    private readonly found: RevealedShapes
   ) {
     found.start(forward.run);
   }

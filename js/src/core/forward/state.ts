@@ -1,6 +1,6 @@
-// What is chosen in a player; step and selection go together.
+// The state of a player: step, selection and speed; and the clock that plays.
 
-import { StateStore } from "../shared/state_store";
+import { StateStore } from "../shared/base/state_store";
 import type { Forward } from "./payload";
 
 export interface ForwardState {
@@ -18,7 +18,7 @@ export interface ForwardState {
   busy: boolean; // the kernel runs a cell, or answers
 }
 
-export function initialForwardState(): ForwardState {
+function initialForwardState(): ForwardState {
   return {
     step: 0,
     selected: null,
@@ -62,4 +62,50 @@ export function tieStepAndSelection(store: ForwardStore, forward: Forward): () =
 /** Go to a step; beyond the ends to the last one there is. */
 export function goTo(store: ForwardStore, forward: Forward, step: number): void {
   store.set("step", Math.max(0, Math.min(step, forward.size - 1)));
+}
+
+// Playing: one step after the other at the chosen speed, in the page alone.
+
+const SLOWEST = 60_000; // ms between two steps
+
+export class Clock {
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly disposers: (() => void)[];
+
+  /** Where several views show one widget, `mayTick` holds for one of them. */
+  constructor(
+    private readonly forward: Forward,
+    private readonly store: ForwardStore,
+    private readonly mayTick: () => boolean
+  ) {
+    this.disposers = [store.on(["playing", "speed"], () => this.start())];
+    this.start();
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    this.disposers.forEach(dispose => dispose());
+  }
+
+  private start(): void {
+    clearTimeout(this.timer);
+    if (!this.store.get("playing")) return;
+    this.timer = setTimeout(() => this.tick(), Math.min(SLOWEST, 1000 / this.store.get("speed")));
+  }
+
+  private tick(): void {
+    const { store, forward } = this;
+    if (this.mayTick()) {
+      const next = store.get("step") + 1;
+      if (next < forward.size) store.set("step", next);
+      if (next >= forward.size - 1) store.set("playing", false);
+    }
+    this.start();
+  }
+}
+
+/** Play or pause; at the end it begins anew. */
+export function togglePlaying(store: ForwardStore, forward: Forward): void {
+  if (!store.get("playing") && store.get("step") >= forward.size - 1) goTo(store, forward, 0);
+  store.set("playing", !store.get("playing") && forward.size > 1);
 }

@@ -1,20 +1,20 @@
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import { familyColor } from "../shared/theme";
-import { VirtualList } from "../shared/virtual_list";
+import { Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import { familyColor } from "../shared/stage/theme";
+import { VirtualList } from "../shared/ui/virtual_list";
 import { type Forward, shapesText, type Step } from "./payload";
-import type { FoundOut, Quiz } from "./quiz";
+import type { RevealedShapes, Quiz } from "./quiz";
 import { type ForwardStore, goTo } from "./state";
 
-export const ROW_HEIGHT = 44;
+const ROW_HEIGHT = 44;
 const OVERSCAN = 6;
 const ASSUMED = 12; // rows in view of a list without a size
 const INDENT = 12;
-const DEEPEST_INDENT = 10;
+const MAX_INDENT = 10;
 const HIDDEN = "?";
-const LONGEST_TITLE = 400;
+const MAX_TITLE_LENGTH = 400;
 
 export class StepList {
   readonly list = el("div", "mkg-forward-list");
@@ -28,7 +28,7 @@ export class StepList {
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
-    found: FoundOut
+    found: RevealedShapes
   ) {
     this.list.setAttribute("role", "listbox");
     this.list.setAttribute("aria-label", "Steps of the forward pass");
@@ -94,7 +94,7 @@ export class StepList {
     element.setAttribute("role", "option");
     setAttribute(element, "aria-posinset", index + 1);
     setAttribute(element, "aria-setsize", this.forward.size);
-    element.style.setProperty("--mkg-indent", `${Math.min(depth, DEEPEST_INDENT) * INDENT}px`);
+    element.style.setProperty("--mkg-indent", `${Math.min(depth, MAX_INDENT) * INDENT}px`);
     element.dataset.mkgStep = String(index);
     element.dataset.mkgPath = path;
     return element;
@@ -120,7 +120,7 @@ export class StepList {
     const values = notFinite === 0 ? "" : `, ${exactNumber(notFinite)} of the values that it gives are not finite`;
     setAttribute(element, "aria-label", `${name}, ${step.className}, ${takes}${values}${broke}`);
     element.classList.toggle("mkg-is-broken", step.error !== null || notFinite > 0);
-    element.title = [name, step.className].join("\n").slice(0, LONGEST_TITLE);
+    element.title = [name, step.className].join("\n").slice(0, MAX_TITLE_LENGTH);
     element.replaceChildren(line, head);
   }
 

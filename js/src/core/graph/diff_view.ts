@@ -1,6 +1,6 @@
 // Two models side by side, marked by what became of each module.
 
-import { measurer } from "../shared/canvas";
+import { measurer } from "../shared/base/canvas";
 import {
   type Compared,
   countsOf,
@@ -10,22 +10,22 @@ import {
   marksOf,
   STATUSES,
   summary
-} from "../shared/differences";
-import { button, Disposers, el, listen, nameSpan } from "../shared/dom";
-import { counted, shortColumn } from "../shared/format";
-import type { Status } from "../shared/payload";
-import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/theme";
-import type { Box } from "../shared/viewport";
-import { openingOfBoth, openOf, partnersOf } from "./diff_opening";
+} from "../shared/model/differences";
+import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
+import { counted, shortColumn } from "../shared/base/format";
+import type { Status } from "../shared/payload/payload";
+import { INSIDE_GLYPH, STATUS_STYLE } from "../shared/stage/theme";
+import type { Box } from "../shared/stage/viewport";
+import { comparedExpansion, expandedCounterparts, counterpartsOf } from "./initial_expansion";
 import { GraphView } from "./graph_view";
-import { LinkedCameras } from "./linked_cameras";
-import type { Hierarchy } from "../shared/hierarchy";
-import { reveal } from "../shared/reveal";
-import { Store } from "../shared/store";
+import { LinkedCameras } from "./gestures/linked_cameras";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { reveal } from "../shared/model/expansion";
+import { GraphStore } from "../shared/model/graph_store";
 
 /** One model of the two, and its picture. */
 interface Side extends Compared {
-  readonly store: Store;
+  readonly store: GraphStore;
   readonly graph: GraphView;
   expanded: readonly string[]; // as the other side has followed
 }
@@ -45,7 +45,7 @@ export class DiffView {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly models: readonly [Compared, Compared],
     private readonly onReady: () => void
   ) {
@@ -61,7 +61,7 @@ export class DiffView {
     host.append(this.legend(), panesBox);
     this.room = panes[0].canvas;
     this.openToFit();
-    const rightStore = new Store({ ...mirrored(models, store), selected: null });
+    const rightStore = new GraphStore({ ...mirrored(models, store), selected: null });
     this.sides = [
       this.side(0, panes[0].canvas, models[0], store),
       this.side(1, panes[1].canvas, models[1], rightStore)
@@ -99,7 +99,7 @@ export class DiffView {
     return { frame, canvas };
   }
 
-  private side(at: 0 | 1, canvas: HTMLElement, model: Compared, store: Store): Side {
+  private side(at: 0 | 1, canvas: HTMLElement, model: Compared, store: GraphStore): Side {
     const graph = new GraphView(canvas, model.h, store, {
       status: model.status,
       marks: this.marks[at],
@@ -124,7 +124,7 @@ export class DiffView {
     const { store, models, room } = this;
     if (!store.get("openToFit") || store.get("selected") !== null) return;
     const extent = { width: room.clientWidth || 480, height: room.clientHeight || 500 };
-    const opening = openingOfBoth(models, this.marks[0], extent, measurer());
+    const opening = comparedExpansion(models, this.marks[0], extent, measurer());
     store.set("opening", opening);
     store.set("expanded", opening);
   }
@@ -185,8 +185,8 @@ export class DiffView {
     from.expanded = now;
     if (this.linking) return;
     const opened = now.filter(path => !before.delete(path));
-    const closed = new Set(partnersOf(from, to, [...before]));
-    const news = opened.length > 0 ? openOf(from, to, opened) : [];
+    const closed = new Set(counterpartsOf(from, to, [...before]));
+    const news = opened.length > 0 ? expandedCounterparts(from, to, opened) : [];
     this.linking = true;
     to.store.set(
       "expanded",
@@ -214,7 +214,7 @@ export class DiffView {
     this.linking = false;
   }
 
-  private followShared(left: Store, right: Store): void {
+  private followShared(left: GraphStore, right: GraphStore): void {
     for (const key of ["colorBy", "query"] as const) {
       this.disposers.add(left.on(key, () => right.set(key, left.get(key))));
     }
@@ -279,10 +279,13 @@ function markOf(status: Status): HTMLElement {
 }
 
 /** The right side opens what corresponds to what is open on the left. */
-function mirrored([left, right]: readonly [Compared, Compared], store: Store): Partial<ReturnType<typeof snapshot>> {
-  return { ...snapshot(store), expanded: openOf(left, right, store.get("expanded")) };
+function mirrored(
+  [left, right]: readonly [Compared, Compared],
+  store: GraphStore
+): Partial<ReturnType<typeof snapshot>> {
+  return { ...snapshot(store), expanded: expandedCounterparts(left, right, store.get("expanded")) };
 }
 
-function snapshot(store: Store) {
+function snapshot(store: GraphStore) {
   return { colorBy: store.get("colorBy"), query: store.get("query"), expanded: store.get("expanded") };
 }

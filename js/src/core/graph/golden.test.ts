@@ -4,14 +4,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { measurer } from "../shared/canvas";
-import { dataflowOf } from "../shared/dataflow";
-import { buildDedupScene } from "./dedup";
-import { buildFlowScene } from "./flow_scene";
-import { Hierarchy } from "../shared/hierarchy";
-import { readPayload } from "../shared/payload";
-import { buildScene } from "./scene";
-import { Store } from "../shared/store";
+import { measurer } from "../shared/base/canvas";
+import { dataflowOf } from "../shared/model/dataflow";
+import { buildDedupScene } from "./scene/deduplicated_scene";
+import { buildFlowScene } from "./flow/flow_scene";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { readPayload } from "../shared/payload/payload";
+import { buildScene } from "./scene/hierarchy_scene";
+import { GraphStore } from "../shared/model/graph_store";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/widgets/golden");
 const files = readdirSync(folder).filter(file => file.endsWith(".json"));
@@ -46,7 +46,7 @@ describe.each(files)("%s", file => {
 
   it.each(models.map(model => [new Hierarchy(model)]))("can be drawn", h => {
     const everything = Array.from({ length: h.size }, (_, i) => h.path(i));
-    const scene = buildScene(h, new Store({ expanded: everything }), measurer());
+    const scene = buildScene(h, new GraphStore({ expanded: everything }), measurer());
     expect(scene.count).toBeGreaterThan(0);
     expect(new Set(scene.nodes.map(node => node.id)).size).toBe(scene.nodes.length);
     expect(buildDedupScene(h, measurer()).count).toBeGreaterThan(0);
@@ -58,7 +58,8 @@ describe.each(files)("%s", file => {
     expect(flow !== null).toBe(["traced.json", "stopped.json"].includes(file));
     const everything = Array.from({ length: h.size }, (_, i) => h.path(i));
     const scene =
-      flow && buildFlowScene(h, flow, new Store({ expanded: everything }), measurer(), { level, pages: new Map() });
+      flow &&
+      buildFlowScene(h, flow, new GraphStore({ expanded: everything }), measurer(), { level, pages: new Map() });
     expect(new Set(scene?.nodes.map(node => node.id)).size).toBe(scene?.nodes.length ?? 0);
     expect(scene?.edges.every(({ source, target }) => source !== target) ?? true).toBe(true);
   });

@@ -1,39 +1,34 @@
 // The graph on its stage, in step with the store.
 
-import { colorOf } from "../shared/color";
-import { ALL_STRUCTURES } from "./dedup";
-import { Disposers, listen } from "../shared/dom";
+import { colorOf } from "../shared/stage/color";
+import { ALL_STRUCTURES } from "./scene/deduplicated_scene";
+import { Disposers, listen } from "../shared/ui/dom";
 import type { Scene as PlainScene } from "../export/scene";
-import { GraphDecor } from "./decor";
-import { Painter } from "./paint";
-import { exportPng } from "./paint_png";
-import { readTheme, type Theme, watchTheme } from "../shared/theme";
-import { boxIn, centralCard, toggledPath } from "./anchors";
-import { GraphHover } from "./hover";
-import { Navigator } from "./navigation";
-import { doubleTapped, type TapActions, tapped } from "./taps";
-import type { Camera } from "../shared/camera";
-import type { Hierarchy } from "../shared/hierarchy";
-import { measurer } from "../shared/canvas";
+import { CardStyle } from "./paint/card_style";
+import { exportPng, GraphPainter } from "./paint/painter";
+import { readTheme, type Theme, watchTheme } from "../shared/stage/theme";
+import { boxOf, centralCard, Navigator, toggledPath } from "./gestures/navigation";
+import { handleDoubleClick, GraphHover, type ClickActions, handleClick } from "./gestures/pointer";
+import type { Camera } from "../shared/stage/camera";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { measurer } from "../shared/base/canvas";
 import { LayoutClient } from "../layout/client";
-import { Offer } from "./offer";
-import type { Mark } from "../shared/differences";
-import type { Status } from "../shared/payload";
-import { plainScene } from "./plain_scene";
-import { onPreferences } from "../shared/preferences";
-import { reveal, toggle } from "../shared/reveal";
-import { placed, type Placed } from "./routes";
-import { idOf } from "./scene_cards";
-import { isOnDrawn, Scenery } from "./scenery";
-import { isEqual } from "../shared/state_store";
-import { type GraphState, Store, type ViewName } from "../shared/store";
-import { Stage, type StageElement } from "../shared/stage";
-import type { PaintItem } from "./paint_items";
+import { TooManyNodesNotice } from "./parts/notices";
+import type { Mark } from "../shared/model/differences";
+import type { Status } from "../shared/payload/payload";
+import { positionScene, type PlacedScene, plainScene, type Scene, type SceneNode } from "./scene/scene_types";
+import { onPreferences } from "../shared/base/preferences";
+import { reveal, toggle } from "../shared/model/expansion";
+import { idOf } from "./scene/cards";
+import { isSceneNotice, LayoutRequestBuilder } from "./layout_request";
+import { isEqual } from "../shared/base/state_store";
+import { type GraphState, GraphStore, type ViewName } from "../shared/model/graph_store";
+import { Stage, type StageElement } from "../shared/stage/stage";
+import type { PaintItem } from "./paint/paint_items";
 import type { LayoutResult } from "../layout/types";
-import { type Box, boundsOf, type Extent } from "../shared/viewport";
-import type { Scene, SceneNode } from "./scene_types";
+import { boundsOf, type Box, type Extent } from "../shared/stage/viewport";
 
-export interface GraphOptions {
+interface GraphOptions {
   view?: Exclude<ViewName, "diff">;
   status?: readonly Status[]; // of a comparison, by node
   marks?: readonly (Mark | null)[];
@@ -48,15 +43,15 @@ export class GraphView {
   private readonly disposers = new Disposers();
   private readonly measure = measurer();
   private readonly layouts = new LayoutClient();
-  private readonly painter = new Painter(this.measure);
+  private readonly painter = new GraphPainter(this.measure);
   private readonly stage: Stage;
-  private readonly offer: Offer;
-  private readonly decor: GraphDecor;
-  private readonly scenery: Scenery;
+  private readonly offer: TooManyNodesNotice;
+  private readonly decor: CardStyle;
+  private readonly scenery: LayoutRequestBuilder;
   readonly navigator: Navigator;
   private readonly hover: GraphHover;
   private theme: Theme;
-  private placed?: Placed;
+  private placed?: PlacedScene;
   private anchor: string | null = null; // id whose card stays where it is on the screen
   private expanded: readonly string[];
   private stale = false;
@@ -69,16 +64,16 @@ export class GraphView {
   constructor(
     private readonly wrap: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly options: GraphOptions = {}
   ) {
     const { view = "hierarchy", status } = options;
-    this.scenery = new Scenery(h, store, this.measure, this.layouts, view, status !== undefined);
+    this.scenery = new LayoutRequestBuilder(h, store, this.measure, this.layouts, view, status !== undefined);
     this.theme = readTheme(wrap);
     this.expanded = store.get("expanded");
-    this.decor = new GraphDecor(h, store, options);
+    this.decor = new CardStyle(h, store, options);
     this.stage = this.makeStage();
-    this.offer = new Offer(wrap, h, store);
+    this.offer = new TooManyNodesNotice(wrap, h, store);
     this.navigator = new Navigator(this.stage, this.decor, h, store, () => this.placed?.bounds ?? boundsOf([]));
     this.hover = new GraphHover(wrap, h, store, this.decor, () => this.stage.schedule());
     this.listen();
@@ -154,10 +149,10 @@ export class GraphView {
   }
 
   private makeStage(): Stage {
-    const actions: TapActions = {
+    const actions: ClickActions = {
       select: (path, step, inView) => this.select(path, step, inView),
       toggle: node => this.toggle(node),
-      toggleStretch: first => this.toggleStretch(first),
+      toggleGroup: first => this.toggleStretch(first),
       enter: item => this.navigator.enter(item, ({ node }) => this.open(node)),
       turn: id => this.turn(id)
     };
@@ -178,14 +173,14 @@ export class GraphView {
         },
         hit: at => this.decor.hit(at),
         press: () => this.takeFocus(),
-        tap: (id, at) => onItem(id, item => tapped(item, at, this.h, actions)),
-        doubleTap: (id, at) => onItem(id, item => doubleTapped(item, at, actions)),
+        tap: (id, at) => onItem(id, item => handleClick(item, at, this.h, actions)),
+        doubleTap: (id, at) => onItem(id, item => handleDoubleClick(item, at, actions)),
         doubleTapGround: () => this.navigator.toAll(),
-        point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.look.zoom),
+        point: (at, x, y) => this.hover.point(at, x, y, this.stage.camera.pose.zoom),
         moved: () => this.options.onChanged?.(false),
         resized: (before, seen) => this.resized(before, seen),
         picture: () => ({
-          ...this.decor.picture(this.theme, this.measure, this.stage.camera.look.zoom),
+          ...this.decor.picture(this.theme, this.measure, this.stage.camera.pose.zoom),
           ...this.hover.spots
         })
       },
@@ -264,7 +259,7 @@ export class GraphView {
   private draw(scene: Scene, layout: LayoutResult): void {
     if (this.dead) return;
     const before = this.placed;
-    this.placed = placed(scene, layout);
+    this.placed = positionScene(scene, layout);
     this.scenery.remember(scene, layout);
     this.notify(scene);
     this.applyDecor();
@@ -273,7 +268,7 @@ export class GraphView {
   }
 
   /** After a new layout: what was opened, or looked at, stays where it was. */
-  private aim(before: Placed | undefined, after: Placed): void {
+  private aim(before: PlacedScene | undefined, after: PlacedScene): void {
     const survives = (id: string) => this.decor.itemOf(id) !== undefined;
     const known = before?.scene.nodes.some(({ id }) => id === this.anchor) && survives(this.anchor ?? "");
     const looked = before && this.stage.camera.isTouched ? centralCard(before, this.stage.camera, survives) : null;
@@ -281,7 +276,7 @@ export class GraphView {
     if (!before || this.refocused || anchor === null) {
       this.lookFirst(after);
     } else {
-      this.stage.camera.keep(boxIn(before, anchor), boxIn(after, anchor), [after.bounds]);
+      this.stage.camera.keep(boxOf(before, anchor), boxOf(after, anchor), [after.bounds]);
     }
     if (this.refitted) this.fit();
     this.anchor = null;
@@ -292,7 +287,7 @@ export class GraphView {
   }
 
   /** The beginning, and what is selected. */
-  private lookFirst({ bounds }: Placed): void {
+  private lookFirst({ bounds }: PlacedScene): void {
     if (this.options.lookFirst) return this.options.lookFirst();
     const sought = this.decor.itemOf(this.decor.idOfSelected() ?? "");
     this.stage.camera.open([bounds]);
@@ -309,7 +304,7 @@ export class GraphView {
 
   private notify(scene: Scene): void {
     const notice = this.scenery.notice(scene);
-    if (notice || isOnDrawn(this.store.get("notice"))) {
+    if (notice || isSceneNotice(this.store.get("notice"))) {
       this.store.set("notice", notice);
     }
   }

@@ -1,20 +1,20 @@
-import { ALL_STRUCTURES } from "./dedup";
+import { ALL_STRUCTURES } from "./scene/deduplicated_scene";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { compared, container, leaf, lineOf, payloadOf, resnet, sequence, type Spec } from "../../testing/payloads";
 import { graphsOfBefore } from "../../testing/saved";
 import { hostileNet, hostileTexts, wideNet } from "../../testing/sample";
 import type { GraphView } from "./graph_view";
 import { createModelGraph, type ModelGraph } from "./model_graph";
-import { OTHER_VERSION } from "../shared/schema";
-import { Stage, type StageElement } from "../shared/stage";
-import { type GraphState, Store } from "../shared/store";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { Stage, type StageElement } from "../shared/stage/stage";
+import { type GraphState, GraphStore } from "../shared/model/graph_store";
 
 let mounted: ModelGraph | undefined;
 
 function mount(payload: unknown, state: Partial<GraphState> = {}) {
   const host = document.createElement("div");
   document.body.append(host);
-  const store = new Store(state);
+  const store = new GraphStore(state);
   mounted = createModelGraph(host, payload, store);
   return { host, store, graph: mounted };
 }

@@ -1,27 +1,24 @@
 // The whole explorer: canvas, tree, panels and toolbar around one store.
 
-import { axesOf } from "../shared/axes";
-import { Breadcrumb } from "./breadcrumb";
+import { axesOf } from "../shared/model/axes";
+import { Breadcrumb } from "./parts/breadcrumb";
 import { DiffView } from "./diff_view";
-import { FileNotice } from "./file_notice";
-import { comparedOf } from "../shared/differences";
-import { Disposers, el } from "../shared/dom";
-import { explain, readOrExplain } from "../shared/explain";
+import { FileNotice, TraceNotice } from "./parts/notices";
+import { comparedOf } from "../shared/model/differences";
+import { Disposers, el, isField } from "../shared/ui/dom";
+import { showMessage, readOrShowError, StatusLine } from "../shared/ui/status";
 import { ExportMenu } from "../export/menu";
-import { bindKeys } from "./graph_keys";
 import { GraphView } from "./graph_view";
-import { Hierarchy } from "../shared/hierarchy";
-import { Legend } from "./legend";
-import { keepKeys } from "../shared/keys";
-import { readPayload } from "../shared/payload";
-import { openPaths, showOpened } from "../shared/reveal";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { Legend } from "./parts/legend";
+import { captureKeys } from "../shared/ui/keys";
+import { readPayload } from "../shared/payload/payload";
+import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
-import { StatusLine } from "../shared/status";
-import type { Store } from "../shared/store";
-import { InstanceStrip } from "./instance_strip";
-import { isOffered, Toolbar } from "./toolbar";
-import { TraceNotice } from "./trace_notice";
+import type { GraphStore } from "../shared/model/graph_store";
+import { InstanceStrip } from "./parts/instance_strip";
+import { isOffered, Toolbar } from "./parts/toolbar";
 import { TreeView } from "../tree/tree_view";
 
 export interface ModelGraph {
@@ -35,19 +32,24 @@ export interface ModelGraph {
 
 let created = 0;
 
-export function createModelGraph(host: HTMLElement, raw: unknown, store: Store, actions: FileActions = {}): ModelGraph {
+export function createModelGraph(
+  host: HTMLElement,
+  raw: unknown,
+  store: GraphStore,
+  actions: FileActions = {}
+): ModelGraph {
   host.classList.add("mkg-widget", "mkg-model-graph");
   host.dataset.mkgId ??= `model-graph-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw, readPayload);
+  const payload = readOrShowError(host, raw, readPayload);
   try {
     if (payload) {
       return new MountedGraph(host, new Hierarchy(payload), store, actions);
     }
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This model cannot be drawn.");
+    showMessage(host, "This model cannot be drawn.");
   }
   return { dispose: () => clear(host) };
 }
@@ -66,7 +68,7 @@ class MountedGraph implements ModelGraph {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     private readonly actions: FileActions
   ) {
     host.classList.toggle("mkg-of-file", Boolean(h.payload.file));
@@ -94,7 +96,7 @@ class MountedGraph implements ModelGraph {
   }
 
   showOpened(): void {
-    showOpened(this.h, this.store);
+    revealOpened(this.h, this.store);
   }
 
   dispose(): void {
@@ -170,7 +172,7 @@ class MountedGraph implements ModelGraph {
 }
 
 /** Drops what a former payload had and this one has not. */
-function prune(h: Hierarchy, store: Store): void {
+function prune(h: Hierarchy, store: GraphStore): void {
   const selected = store.get("selected");
   if (selected !== null && h.find(selected) === undefined) {
     store.set("selected", null);
@@ -190,4 +192,104 @@ function box(className: string, ...children: HTMLElement[]): HTMLElement {
   const element = el("div", className);
   element.append(...children);
   return element;
+}
+
+// Keys of the whole widget ("f", "z", Backspace, Esc) and of the canvas (Enter, arrows).
+
+/** Returns the disposer. `graph`: the canvas that the keys act on now. */
+function bindKeys(root: HTMLElement, h: Hierarchy, store: GraphStore, graph: () => GraphView | undefined): () => void {
+  const handler = (event: KeyboardEvent) => {
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (plain && !event.defaultPrevented && !isField(event.target) && act(event, h, store, graph())) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  };
+  root.addEventListener("keydown", handler);
+  return () => root.removeEventListener("keydown", handler);
+}
+
+function act(event: KeyboardEvent, h: Hierarchy, store: GraphStore, graph: GraphView | undefined): boolean {
+  if (event.key === "f") {
+    graph?.fit();
+    return graph !== undefined;
+  }
+  if (event.key === "z" && graph !== undefined) {
+    return graph.navigator.toSelection();
+  }
+  if (event.key === "Backspace" && graph !== undefined) {
+    graph.navigator.out();
+    return true;
+  }
+  if (event.key === "Escape") {
+    return upwards(h, store);
+  }
+  return graph !== undefined && event.target === graph.host && onCanvas(event.key, h, store, graph);
+}
+
+/** The parent becomes the selection; at the edge of the canvas the focus moves out too. */
+function upwards(h: Hierarchy, store: GraphStore): boolean {
+  const focus = store.get("focus");
+  const node = selectedNode(h, store) ?? focus;
+  if (node === 0) {
+    return false;
+  }
+  const parent = h.parent(node);
+  if (parent === focus && focus !== 0) {
+    store.set("focus", h.parent(focus));
+  }
+  store.set("selected", h.path(parent));
+  return true;
+}
+
+function selectedNode(h: Hierarchy, store: GraphStore): number | undefined {
+  const path = store.get("selected");
+  return path === null ? undefined : h.find(path);
+}
+
+const STEPS = new Map([
+  ["ArrowRight", 1],
+  ["ArrowDown", 1],
+  ["ArrowLeft", -1],
+  ["ArrowUp", -1]
+]);
+
+function onCanvas(key: string, h: Hierarchy, store: GraphStore, graph: GraphView): boolean {
+  const node = selectedNode(h, store);
+  if (key === "Enter" && node !== undefined) {
+    graph.toggle(node);
+    return true;
+  }
+  const step = STEPS.get(key);
+  if (step === undefined) {
+    return false;
+  }
+  const next = neighbour(h, store, node, step);
+  if (next !== undefined) {
+    store.set("selected", h.path(next));
+  }
+  return true;
+}
+
+/** The card before or after among those drawn in the same frame; into and out of frames at the ends. */
+function neighbour(h: Hierarchy, store: GraphStore, node: number | undefined, step: number): number | undefined {
+  const focus = store.get("focus");
+  if (node === undefined || node === focus || !h.isInside(node, focus)) {
+    return visibleRows(h, store, focus)[0];
+  }
+  const rows = visibleRows(h, store, h.parent(node));
+  const inner = step > 0 && store.get("expanded").includes(h.path(node)) ? visibleRows(h, store, node)[0] : undefined;
+  const next = inner ?? rows[rows.indexOf(node) + step];
+  if (next !== undefined) {
+    return next;
+  }
+  const parent = h.parent(node);
+  if (parent === focus) {
+    return undefined;
+  }
+  if (step < 0) {
+    return parent;
+  }
+  const around = visibleRows(h, store, h.parent(parent));
+  return around[around.indexOf(parent) + 1];
 }

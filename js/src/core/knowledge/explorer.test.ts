@@ -1,10 +1,10 @@
 import "../../testing/media";
 import { afterEach, describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../shared/schema";
-import { Knowledge } from "./data";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { Knowledge } from "./data/knowledge";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "./explorer";
-import { type ExplorerState, ExplorerStore } from "./state";
+import { type ExplorerState, ExplorerStore } from "./data/state";
 
 let mounted: KnowledgeExplorer | undefined;
 

@@ -6,42 +6,66 @@ import "../../../style/metric_charts.css";
 import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
-import { button, Disposers, el, isField } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import type { Look } from "../shared/viewport";
-import { type Focus, focusIn, giveFocus } from "./focus";
-import { explain, readOrExplain } from "../shared/explain";
-import { counted, exactNumber } from "../shared/format";
-import { readTheme, watchTheme } from "../shared/theme";
-import { Knowledge } from "./data";
-import { FrequencyChart } from "./frequency";
-import { emptyNote, waitingNote } from "./empty";
-import { ExplorerLegend } from "./legend";
-import { KnowledgeMap, type Settled } from "./knowledge_map";
-import { OverlapMatrix } from "./matrix";
-import { readKnowledge } from "./payload";
-import { mostItems } from "./picture";
-import { Results } from "./results";
-import { Scatter } from "./scatter";
-import { around, openAlone, toggle } from "./reveal";
-import { ExplorerPanel } from "./side_panel";
-import type { ExplorerStore } from "./state";
-import { ExplorerStatus } from "./status";
-import { TableView, type ExplorerView } from "./table_view";
-import { ExplorerToolbar } from "./toolbar";
-import { KnowledgeTree } from "./tree";
-import type { MapItem, MapPicture } from "./items";
+import { button, Disposers, el, isField } from "../shared/ui/dom";
+import { captureKeys } from "../shared/ui/keys";
+import type { CameraPose } from "../shared/stage/viewport";
+import { showMessage, readOrShowError } from "../shared/ui/status";
+import { counted, exactNumber } from "../shared/base/format";
+import { readTheme, watchTheme } from "../shared/stage/theme";
+import { Knowledge } from "./data/knowledge";
+import { FrequencyChart } from "./scatter/frequency";
+import { emptyNote, waitingNote } from "./data/descriptions";
+import { ExplorerLegend } from "./map/node_colors";
+import { KnowledgeMap, type GroupPlacement } from "./map/knowledge_map";
+import { OverlapMatrix } from "./matrix/overlap_matrix";
+import { readKnowledge } from "./data/payload";
+import { itemLimit } from "./map/picture";
+import { ResultList } from "./side/result_list";
+import { Scatter } from "./scatter/scatter";
+import { around, openAlone, toggle } from "./map/expansion";
+import { ExplorerPanel } from "./side/side_panel";
+import type { ExplorerStore } from "./data/state";
+import { ExplorerStatus, ExplorerToolbar } from "./toolbar";
+import { type ExplorerView, TableView } from "./tables/table_view";
+import { KnowledgeTree } from "./map/tree";
+import type { MapItem, MapPicture } from "./data/map_items";
+
+// Where the keyboard is in an explorer, so that it stays there when all is drawn anew.
+
+interface Focus {
+  readonly selector: string;
+  readonly selection?: readonly [number, number]; // in a field
+}
+
+const PLACES = [".mkg-search input", ".mkg-graph-canvas", ".mkg-side-panel button", "[role=toolbar] select"];
+
+function focusIn(host: HTMLElement): Focus | undefined {
+  const active = document.activeElement;
+  if (!(active instanceof HTMLElement) || !host.contains(active)) return undefined;
+  const { mkgItem } = active.dataset;
+  if (mkgItem !== undefined) return { selector: `[data-mkg-item="${CSS.escape(mkgItem)}"]` };
+  const selector = PLACES.find(each => active.matches(each));
+  if (selector === undefined) return undefined;
+  const field = active instanceof HTMLInputElement ? active : undefined;
+  return { selector, selection: field && [field.selectionStart ?? 0, field.selectionEnd ?? 0] };
+}
+
+function giveFocus(host: HTMLElement, { selector, selection }: Focus): void {
+  const element = host.querySelector<HTMLElement>(selector);
+  element?.focus({ preventScroll: true });
+  if (element instanceof HTMLInputElement && selection) element.setSelectionRange(...selection);
+}
 
 export interface KnowledgeExplorer {
   dispose(): void;
   /** What stays when a payload of the same models takes the place of this one; undefined: they are others. */
-  keep(raw: unknown): Kept | undefined;
+  keep(raw: unknown): ViewSnapshot | undefined;
   readonly map?: KnowledgeMap;
 }
 
-export interface Kept {
-  readonly look?: Look; // of the camera
-  readonly settled?: Settled; // groups of the map
+export interface ViewSnapshot {
+  readonly look?: CameraPose; // of the camera
+  readonly settled?: GroupPlacement; // groups of the map
   readonly focus?: Focus;
 }
 
@@ -57,18 +81,18 @@ export function createKnowledgeExplorer(
   host: HTMLElement,
   raw: unknown,
   store: ExplorerStore,
-  kept: Kept = {}
+  kept: ViewSnapshot = {}
 ): KnowledgeExplorer {
   host.classList.add("mkg-widget", "mkg-knowledge-explorer");
   host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw, readKnowledge);
+  const payload = readOrShowError(host, raw, readKnowledge);
   try {
     if (payload) return new Explorer(host, new Knowledge(payload), store, kept);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This graph cannot be drawn.");
+    showMessage(host, "This graph cannot be drawn.");
   }
   return { dispose: () => clear(host), keep: () => undefined };
 }
@@ -86,7 +110,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly dock = el("div"); // of the minimap: beside the canvas, where it covers nothing
   private readonly offer = el("div", "mkg-offer");
   private readonly tree: KnowledgeTree;
-  private readonly results: Results;
+  private readonly results: ResultList;
   private readonly legend: ExplorerLegend;
   private readonly status: ExplorerStatus;
   private view?: ExplorerView;
@@ -95,7 +119,7 @@ class Explorer implements KnowledgeExplorer {
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
-    kept: Kept
+    kept: ViewSnapshot
   ) {
     const slot = (name: string) => el("div", `mkg-slot mkg-slot-${name}`);
     const [toolbar, tree, results, legend, panel, status] = [
@@ -111,7 +135,7 @@ class Explorer implements KnowledgeExplorer {
     const main = box("mkg-main", this.left, box("mkg-centre", this.stage, legend), right);
     host.replaceChildren(box("mkg-bar", toolbar), main, status);
     this.tree = new KnowledgeTree(tree, data, store, { open: id => this.open(id), narrow: item => this.narrow(item) });
-    this.results = new Results(results, data, store);
+    this.results = new ResultList(results, data, store);
     this.legend = new ExplorerLegend(legend, data, store);
     this.status = new ExplorerStatus(status, store);
     const bar = new ExplorerToolbar(toolbar, data, store, {
@@ -128,9 +152,9 @@ class Explorer implements KnowledgeExplorer {
     if (kept.focus) giveFocus(host, kept.focus);
   }
 
-  keep(raw: unknown): Kept | undefined {
+  keep(raw: unknown): ViewSnapshot | undefined {
     if (!hasModels(raw, this.data.payload.models.name)) return undefined;
-    return { look: (this.map ?? this.view)?.moved, settled: this.map?.places, focus: focusIn(this.host) };
+    return { look: (this.map ?? this.view)?.moved, settled: this.map?.groups, focus: focusIn(this.host) };
   }
 
   dispose(): void {
@@ -163,7 +187,7 @@ class Explorer implements KnowledgeExplorer {
     this.stage.replaceChildren();
   }
 
-  private showView(kept: Kept = {}): void {
+  private showView(kept: ViewSnapshot = {}): void {
     const { data, store } = this;
     const view = store.get("view");
     this.closeView();
@@ -206,7 +230,7 @@ class Explorer implements KnowledgeExplorer {
     const { dark } = readTheme(this.host);
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
-    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(mostItems())} circles drawn`;
+    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(itemLimit())} circles drawn`;
     this.status.count(`${this.summary()} · ${drawn}`);
   }
 
@@ -237,7 +261,7 @@ class Explorer implements KnowledgeExplorer {
     });
     const item = this.map?.picture.items.find(each => each.id === id);
     const parts: HTMLElement[] = [
-      el("span", "", `That would be more than ${exactNumber(mostItems())} circles.`),
+      el("span", "", `That would be more than ${exactNumber(itemLimit())} circles.`),
       close
     ];
     if (item) parts.push(this.narrowButton(item));

@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
-import { OTHER_VERSION } from "../shared/schema";
-import { DEFAULT_LIMITS, setPreferences } from "../shared/preferences";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { DEFAULT_LIMITS, setPreferences } from "../shared/base/preferences";
 import { columnsOf } from "../../testing/knowledge_columns";
-import { Knowledge } from "./data";
-import { chartColumns, decades, laws, rankedUses } from "./frequency_data";
-import { homesOf, layoutCircles } from "./circle_layout";
-import { matrixOrder } from "./matrix_order";
-import { type KnowledgePayload, readKnowledge } from "./payload";
-import { buildPicture, type Choice, choiceOf, MOST_ITEMS } from "./picture";
-import { itemOf, openAlone, revealSelected, toggle } from "./reveal";
-import { search } from "./search";
-import { ExplorerStore } from "./state";
+import { Knowledge } from "./data/knowledge";
+import { chartColumns, decades, laws, rankedUses } from "./scatter/frequency";
+import { groupPositions, layoutCircles } from "./map/circle_layout";
+import { matrixOrder } from "./matrix/matrix_axes";
+import { type KnowledgePayload, readKnowledge } from "./data/payload";
+import { buildPicture, type Choice, choiceOf, MAX_ITEMS } from "./map/picture";
+import { itemOf, openAlone, revealSelected, toggle } from "./map/expansion";
+import { search } from "./data/search";
+import { ExplorerStore } from "./data/state";
 
 const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
 const sample = new Knowledge(goldenKnowledge());
@@ -202,7 +202,7 @@ describe("the picture", () => {
       `f${i % 5}/m${i}`
     ]).flat();
     const { items, isCut } = buildPicture(large, { ...CLOSED, expanded });
-    expect(items.length).toBeLessThanOrEqual(MOST_ITEMS);
+    expect(items.length).toBeLessThanOrEqual(MAX_ITEMS);
     expect(isCut).toBe(true);
     const store = new ExplorerStore({ groups: "communities" });
     const outcomes = Array.from({ length: 12 }, (_, i) => [
@@ -211,7 +211,7 @@ describe("the picture", () => {
     ]).flat();
     expect(outcomes).toContain("too many");
     const { expanded: open } = { expanded: store.get("expanded") };
-    expect(buildPicture(large, { ...CLOSED, expanded: open }).items.length).toBeLessThanOrEqual(MOST_ITEMS);
+    expect(buildPicture(large, { ...CLOSED, expanded: open }).items.length).toBeLessThanOrEqual(MAX_ITEMS);
     expect(openAlone(large, store, "c11/t1.0")).toBe(true);
     expect(store.get("expanded")).toEqual(["c11", "c11/t1.0"]);
   });
@@ -253,7 +253,7 @@ describe("the picture", () => {
 
 describe("the layout", () => {
   const closed = buildPicture(large, CLOSED);
-  const homes = homesOf(closed.items, closed.links);
+  const homes = groupPositions(closed.items, closed.links);
   const overlapping = (choice: Partial<Choice>) => {
     const { items } = buildPicture(large, { ...CLOSED, ...choice });
     const circles = layoutCircles(items, homes);
@@ -282,7 +282,7 @@ describe("the layout", () => {
   });
 
   it("is the same for the same graph", () => {
-    expect(homesOf(closed.items, closed.links)).toEqual(homes);
+    expect(groupPositions(closed.items, closed.links)).toEqual(homes);
   });
 });
 

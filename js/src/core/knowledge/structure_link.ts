@@ -1,8 +1,8 @@
 // A structure selected in an explorer is selected in linked model graphs, at its first path, and the other way round.
 
-import { Hierarchy } from "../shared/hierarchy";
-import { readPayload } from "../shared/payload";
-import { readKnowledge } from "./payload";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { readPayload } from "../shared/payload/payload";
+import { readKnowledge } from "./data/payload";
 
 /** The part of a widget's model that is used. */
 export interface LinkedModel {

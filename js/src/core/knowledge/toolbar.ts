@@ -1,13 +1,14 @@
-// Which view, which colors, and the search.
+// The toolbar of an explorer, with the choice of view and colors and the search; and its status line.
 
-import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/dom";
-import { counted, exactNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import { SearchBox, type SearchTexts } from "../shared/search_box";
-import { addWindowButtons } from "../shared/window_buttons";
-import type { Knowledge } from "./data";
-import { search } from "./search";
-import { COLORS, type ColorBy, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./state";
+import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/ui/dom";
+import { counted, exactNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import { SearchBox, type SearchTexts } from "../shared/search/search_box";
+import { addWindowButtons } from "../shared/ui/window_buttons";
+import type { Knowledge } from "./data/knowledge";
+import { search } from "./data/search";
+import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./data/state";
+import { DISCONNECTED } from "../shared/ui/status";
 
 const GROUP_WORDS: Readonly<Record<Groups, string>> = {
   families: "families of models",
@@ -129,5 +130,46 @@ export class ExplorerToolbar {
     const one = things.length === 1 ? "1 match" : `${exactNumber(things.length)} matches`;
     const found = models.size > 0 && modules.size > 0 ? both : one;
     this.search.say(query.trim() ? notice || found : "", notice !== "");
+  }
+}
+
+// The last line: a lost kernel first, then what has to be said, and what is drawn.
+
+export class ExplorerStatus {
+  private readonly disposers = new Disposers();
+  private readonly text = el("span", "mkg-status-text");
+  private readonly counts = el("span", "mkg-kg-counts");
+  private readonly close = button("mkg-icon-button mkg-close", "", "Dismiss");
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly store: ExplorerStore
+  ) {
+    host.classList.add("mkg-status");
+    this.text.setAttribute("role", "status");
+    this.close.setAttribute("aria-label", "Dismiss");
+    this.close.append(icon("close"));
+    host.append(this.text, this.counts, this.close);
+    this.disposers.add(
+      store.on(["connected", "notice"], () => this.draw()),
+      listen(this.close, "click", () => store.set("notice", ""))
+    );
+    this.draw();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  count(text: string): void {
+    this.counts.textContent = text;
+  }
+
+  private draw(): void {
+    const [connected, notice] = [this.store.get("connected"), this.store.get("notice")];
+    this.text.textContent = [connected ? "" : DISCONNECTED, notice].filter(Boolean).join(" · ");
+    this.close.hidden = notice === "";
+    this.host.classList.toggle("mkg-is-warning", !connected);
   }
 }

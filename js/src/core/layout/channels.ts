@@ -7,13 +7,13 @@ export interface Bundle {
   detour?: Detour; // where two would change places, one goes by a height of its own
 }
 
-export interface Detour {
+interface Detour {
   y: number; // to which its first track leads
   track: number; // from there on
 }
 
 const NEAR = 5; // lines nearer than this would be taken for one
-const MOST_COMPARED = 120; // bundles of one channel that are compared in pairs
+const MAX_COMPARED = 120; // bundles of one channel that are compared in pairs
 
 /** Numbers the tracks from left to right; how many there are. */
 export function assignTracks(bundles: readonly Bundle[]): number {
@@ -22,7 +22,7 @@ export function assignTracks(bundles: readonly Bundle[]): number {
     bundle.detour = undefined;
   });
   const bent = bundles.map(partOf).filter(({ span: [top, bottom] }) => bottom - top >= 0.5);
-  const gains = bent.length > MOST_COMPARED ? null : gainsOf(bent);
+  const gains = bent.length > MAX_COMPARED ? null : gainsOf(bent);
   let count = 0;
   const placed: Part[] = [];
   for (const part of new Ordering(bundles, bent, gains).run()) {

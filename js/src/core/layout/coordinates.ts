@@ -1,7 +1,7 @@
 // Heights of the vertices of a row of layers, so that lines are straight where they can be (Brandes and Köpf 2002, with
 // heights and pins as in Rüegg et al. 2016).
 
-import { append, type Layers } from "./layers";
+import { appendTo, type Layers } from "./layers";
 
 const GAP = { items: 22, besideLine: 16, lines: 14 };
 
@@ -57,8 +57,8 @@ function rowGraph(layers: Layers, rows: readonly (readonly number[])[]): RowGrap
       const other = placeOf[from];
       if (other < 0) continue;
       const isInner = isLine[at] && isLine[other];
-      append(before, at, { other, here: toY, there: fromY, isInner, isCrossed: false });
-      append(behind, other, { other: at, here: fromY, there: toY, isInner, isCrossed: false });
+      appendTo(before, at, { other, here: toY, there: fromY, isInner, isCrossed: false });
+      appendTo(behind, other, { other: at, here: fromY, there: toY, isInner, isCrossed: false });
     }
   });
   const sort = (links: Link[]) => links.sort((a, b) => position[a.other] - position[b.other] || a.here - b.here);

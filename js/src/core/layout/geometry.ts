@@ -4,7 +4,8 @@ import { assignTracks, type Bundle } from "./channels";
 import type { BackEdge, Layers, Segment } from "./layers";
 import { heightsOf } from "./coordinates";
 import { BORDER, type Drawing, type GroupLayout, type Line } from "./types";
-import type { Point } from "../shared/viewport";
+import type { Point } from "../shared/stage/viewport";
+import { push } from "../shared/base/multimap";
 
 const TRACK = 10; // between neighbouring lines that run beside each other
 const CHANNEL = 34; // the least room between columns
@@ -164,9 +165,7 @@ export class Geometry {
       this.starting = new Map();
       for (const [net, { start }] of this.drawing.nets.entries()) {
         if (start.item === BORDER) continue;
-        const known = this.starting.get(start.item);
-        if (known) known.push(net);
-        else this.starting.set(start.item, [net]);
+        push(this.starting, start.item, net);
       }
     }
     return this.starting.get(vertex) ?? [];

@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { resnet } from "../../testing/payloads";
 import { CANVAS, faultsOf, randomSketch, requestOf, seeded, type Sketch } from "../../testing/layouts";
-import { measurer } from "../shared/canvas";
-import { buildDedupScene } from "../graph/dedup";
-import { Hierarchy } from "../shared/hierarchy";
+import { measurer } from "../shared/base/canvas";
+import { buildDedupScene } from "../graph/scene/deduplicated_scene";
+import { Hierarchy } from "../shared/model/hierarchy";
 import { Layouter } from "./layouter";
-import { openNodes } from "../shared/reveal";
-import { buildScene } from "../graph/scene";
-import { LEGIBLE } from "../shared/viewport";
-import { Store } from "../shared/store";
+import { openNodes } from "../shared/model/expansion";
+import { buildScene } from "../graph/scene/hierarchy_scene";
+import { LEGIBLE_ZOOM } from "../shared/stage/viewport";
+import { GraphStore } from "../shared/model/graph_store";
 import type { LayoutRequest, LayoutResult, Size } from "./types";
-import type { Scene } from "../graph/scene_types";
+import type { Scene } from "../graph/scene/scene_types";
 
 const request = ({ nodes, groups }: Scene): LayoutRequest => {
   return { sizes: nodes.map(node => node.size), groups, room: CANVAS };
@@ -38,7 +38,7 @@ describe("Layouter", () => {
   it.each([[[]], [["layer1"]], [["layer1", "layer1.0", "layer1.0.downsample", "layer3", "layer3.1"]]])(
     "places %j without overlaps, children in their frames",
     expanded => {
-      expectSound(request(buildScene(h, new Store({ expanded }), measurer())));
+      expectSound(request(buildScene(h, new GraphStore({ expanded }), measurer())));
     }
   );
 
@@ -132,7 +132,7 @@ describe("Layouter", () => {
     const written = (count: number) => {
       const links = chain(count).links.map(([from, to]): Sketch["links"][number] => [from, to, "1×64×56×56×128"]);
       const result = expectSound(requestOf({ ...cards(count), links }));
-      return { labels: result.groups[0].labels.flat(), fits: result.bounds[3] * LEGIBLE <= CANVAS[1] };
+      return { labels: result.groups[0].labels.flat(), fits: result.bounds[3] * LEGIBLE_ZOOM <= CANVAS[1] };
     };
     expect(written(10).labels.filter(label => label === null)).toHaveLength(0);
     const counts = Array.from({ length: 12 }, (_, at) => 20 + 4 * at);
@@ -168,7 +168,7 @@ describe("Layouter", () => {
         groups: wanted.groups.map(group => ({ ...group, rows: group.items.filter(() => seen() < 0.3) }))
       };
       const isLegible = ({ bounds: [, , width, height] }: LayoutResult) =>
-        width * LEGIBLE <= CANVAS[0] && height * LEGIBLE <= CANVAS[1];
+        width * LEGIBLE_ZOOM <= CANVAS[0] && height * LEGIBLE_ZOOM <= CANVAS[1];
       const [fresh, kept] = [wanted, known].map(one => new Layouter().run(one));
       expect(faultsOf(known, kept)).toEqual([]);
       if (isLegible(fresh)) expect(isLegible(kept)).toBe(true);
@@ -177,7 +177,7 @@ describe("Layouter", () => {
 
   it("lays out anew only the group that opens and what is around it", () => {
     const layouter = new Layouter();
-    const store = new Store({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
+    const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
     const huge: Size = [20_000, 20_000]; // all fits at the first try
     const run = () => layouter.run({ ...request(buildScene(h, store, measurer())), room: huge });
     run();

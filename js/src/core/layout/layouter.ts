@@ -1,6 +1,5 @@
 // Positions: every open group is laid out on its own, inner groups first. Runs in a worker and in plain calls alike.
 
-import { layeredLayout } from "./layered";
 import {
   BORDER,
   type Drawing,
@@ -16,7 +15,129 @@ import {
   type Size,
   type Terminal
 } from "./types";
-import { AT_ONCE, type Box, boundsOf, LEGIBLE, type Point } from "../shared/viewport";
+import { MIN_WHOLE_ZOOM, boundsOf, type Box, LEGIBLE_ZOOM, type Point } from "../shared/stage/viewport";
+import {
+  type Arc,
+  arcsOf,
+  type BackEdge,
+  backward,
+  type Joints,
+  jointsOf,
+  Layers,
+  orderLayers,
+  ranksOf
+} from "./layers";
+import { breakRows, type Column, spreadTall } from "./wrapping";
+import { Geometry } from "./geometry";
+import { uLayout } from "./u_layout";
+
+// One group as a layered drawing: data flows from left to right, and on in the next row; lines are orthogonal.
+
+const CHANNEL = 40; // what a way between columns takes, roughly
+const LINE = 14; // and a line that passes a column
+const GAP = 22;
+
+function layeredLayout(drawing: Drawing): RowedLayout {
+  const { items, nets } = drawing;
+  const arcs = arcsOf(drawing);
+  const isBack = backward(items.length, arcs);
+  const forward = arcs.filter(({ from, to }) => !isBack(from, to));
+  const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
+  const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
+  if (asU) return { ...asU, rows: [] };
+  const joints = jointsOf(drawing, isBack);
+  const ranks = spreadTall(drawing, narrow, joints);
+  const columns = columnsOf(drawing, ranks, isBack, joints);
+  const before = (drawing.rows ?? []).map(item => ranks[item]);
+  const firsts = breakRows(columns, drawing.room, before);
+  const spread = spreadRanks(
+    columns.length,
+    firsts,
+    nets.some(({ start }) => start.item === BORDER)
+  );
+  const isLeaving = nets.some(({ ends }) => ends.some(({ item }) => item === BORDER));
+  const count = spread.ranks[columns.length - 1] + (isLeaving ? 2 : 1);
+  const layers = new Layers(
+    drawing,
+    ranks.map(rank => spread.ranks[rank]),
+    count,
+    isBack,
+    joints
+  );
+  orderLayers(layers);
+  const rows = firsts.map(first => ranks.indexOf(first)).filter(item => item >= 0);
+  return { ...new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout(), rows };
+}
+
+/** What nothing leads to or from stands behind what comes before it. */
+function looseArcs({ items, nets }: Drawing): Arc[] {
+  const linked = new Set(nets.flatMap(({ start, ends }) => [start.item, ...ends.map(({ item }) => item)]));
+  return items.flatMap((_, item) => (item > 0 && !linked.has(item) ? [{ from: item - 1, to: item }] : []));
+}
+
+function backEdges({ nets }: Drawing, isBack: (from: number, to: number) => boolean): BackEdge[] {
+  return nets.flatMap(({ start, ends }, net) =>
+    ends.flatMap(({ item }, end) =>
+      start.item !== BORDER && item !== BORDER && isBack(start.item, item) ? [{ net, end }] : []
+    )
+  );
+}
+
+/** What each rank will take, roughly: known before there is an order. */
+function columnsOf(
+  drawing: Drawing,
+  ranks: readonly number[],
+  isBack: (a: number, b: number) => boolean,
+  joints: Joints
+): Column[] {
+  const count = Math.max(0, ...ranks) + 1;
+  const columns = Array.from({ length: count }, () => ({ width: 0, height: 0, crossing: 0 }));
+  drawing.items.forEach(([width, height], item) => {
+    const column = columns[ranks[item]];
+    column.width = Math.max(column.width, width);
+    column.height += height + GAP;
+  });
+  const labels = new Array<number>(count).fill(0);
+  const starting = new Int32Array(count + 1); // lines that begin to pass a rank, less those that end
+  for (const { start, ends, label } of drawing.nets) {
+    const from = start.item === BORDER ? 0 : ranks[start.item];
+    const forward = ends.filter(
+      ({ item }) => item === BORDER || (!joints.has(item) && (start.item === BORDER || !isBack(start.item, item)))
+    );
+    const last = Math.max(from, ...forward.map(({ item }) => (item === BORDER ? count - 1 : ranks[item])));
+    starting[from]++;
+    starting[last]--;
+    if (start.item !== BORDER) labels[from] = Math.max(labels[from], label);
+  }
+  joints.forEach((nets, item) => {
+    const sources = nets.map(net => drawing.nets[net].start.item);
+    starting[sources.reduce((first, source) => Math.min(first, source === BORDER ? 0 : ranks[source]), ranks[item])]++;
+    starting[ranks[item]]--;
+  });
+  let passing = 0;
+  columns.forEach((column, rank) => {
+    column.height += LINE * Math.max(0, passing - 1);
+    passing += starting[rank];
+    column.crossing = passing;
+    column.width += Math.max(CHANNEL, labels[rank] + 26) + 5 * Math.min(6, Math.max(0, passing - 1));
+  });
+  return columns;
+}
+
+/** Room for two layers between rows, in which lines leave the one and enter the other, and for one at the left border. */
+function spreadRanks(count: number, firsts: readonly number[], isEntered: boolean) {
+  const ranks: number[] = [];
+  const found: number[] = [0];
+  let next = isEntered ? 1 : 0;
+  for (let rank = 0; rank < count; rank++) {
+    if (rank > 0 && firsts.includes(rank)) {
+      found.push(next + 1);
+      next += 2;
+    }
+    ranks.push(next++);
+  }
+  return { ranks, firsts: found };
+}
 
 export const FRAME = { side: 16, top: 42, bottom: 16 };
 const NESTED = [3.2, 1.8, 1]; // width / height of frames: they read best when flat
@@ -33,9 +154,10 @@ export class Layouter {
   run(request: LayoutRequest): LayoutResult {
     const kept = this.best(request);
     const isKnown = request.groups.some(({ rows }) => rows !== undefined);
-    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE) || isFarTooLarge(kept.bounds, request.room)) return kept;
+    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE_ZOOM) || isFarTooLarge(kept.bounds, request.room))
+      return kept;
     const fresh = this.best({ ...request, groups: request.groups.map(group => ({ ...group, rows: undefined })) });
-    return fits(fresh.bounds, request.room, LEGIBLE) ? fresh : kept;
+    return fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
   /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
@@ -46,9 +168,9 @@ export class Layouter {
     for (const isLabelled of [true, false].slice(0, most)) {
       for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
         const result = this.runWith(request, aspect, isLabelled);
-        if (fits(result.bounds, request.room, LEGIBLE)) return result;
+        if (fits(result.bounds, request.room, LEGIBLE_ZOOM)) return result;
         first ??= result;
-        if (fits(result.bounds, request.room, AT_ONCE)) small ??= result;
+        if (fits(result.bounds, request.room, MIN_WHOLE_ZOOM)) small ??= result;
         if (isFarTooLarge(first.bounds, request.room)) return first;
       }
     }
@@ -153,7 +275,7 @@ const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true, 
 
 /** So large that no other shape of its frames could make it fit. */
 function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
-  return width * height * LEGIBLE ** 2 > HOPELESS * room[0] * room[1];
+  return width * height * LEGIBLE_ZOOM ** 2 > HOPELESS * room[0] * room[1];
 }
 
 function fits([, , width, height]: Box, room: Size, zoom: number): boolean {

@@ -1,6 +1,6 @@
-// What a layout is asked for, and what it answers: plain data that a worker takes and gives.
+// Requests to a layout and its results: plain data that a worker takes and returns.
 
-import type { Box, Point } from "../shared/viewport";
+import type { Box, Point } from "../shared/stage/viewport";
 
 export type Size = [width: number, height: number];
 export type Line = Point[];
@@ -62,7 +62,7 @@ export interface LayoutResult {
 /** One group as a layout sees it. */
 export interface Drawing {
   items: Size[];
-  nets: DrawnNet[];
+  nets: RoutedNet[];
   room: Room;
   rows?: number[]; // items that began rows before
 }
@@ -75,7 +75,7 @@ export interface Room {
   most: number; // beyond this width it can no longer be read from top to bottom
 }
 
-export interface DrawnNet {
+export interface RoutedNet {
   start: Pin;
   ends: Pin[];
   label: number;

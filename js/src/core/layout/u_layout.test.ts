@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { faultsOf, requestOf, uSketch } from "../../testing/layouts";
 import { Layouter } from "./layouter";
-import { arcsOf, ranksOf } from "./ranks";
+import { arcsOf, ranksOf } from "./layers";
 import { BORDER, type Drawing } from "./types";
 import { uLayout } from "./u_layout";
 

@@ -1,15 +1,15 @@
 // An encoder and a decoder that lines connect across: down on the left, up on the right, so that the U is seen.
 
-import type { Arc } from "./ranks";
-import { BORDER, type Drawing, type DrawnNet, type GroupLayout, type Line } from "./types";
-import type { Point } from "../shared/viewport";
+import type { Arc } from "./layers";
+import { BORDER, type Drawing, type RoutedNet, type GroupLayout, type Line } from "./types";
+import type { Point } from "../shared/stage/viewport";
 
 const GAP = 34; // between cards
 const AROUND_LABEL = 26;
 const GUTTER = 40; // between rows
 const TURN = 14; // from the end of a row to the line that leaves it
 const MIDDLE = 70; // the least room between the two sides
-const FEWEST = 2; // skips
+const MIN_SKIPS = 2; // skips
 
 interface Skip {
   from: number; // places in the chain
@@ -37,7 +37,7 @@ function nestedSkips(chain: readonly number[], arcs: readonly Arc[]): Skip[] | n
   const steps = new Set(all.filter(({ from, to }) => to === from + 1).map(({ from }) => from));
   const skips = all.filter(({ from, to }) => to > from + 1).sort((a, b) => a.from - b.from);
   const isNested = skips.every(({ from, to }, at) => at === 0 || (from > skips[at - 1].from && to < skips[at - 1].to));
-  return skips.length >= FEWEST && steps.size === chain.length - 1 && isNested ? skips : null;
+  return skips.length >= MIN_SKIPS && steps.size === chain.length - 1 && isNested ? skips : null;
 }
 
 /** Whether lines pass the border at the ends of the chain alone. */
@@ -62,7 +62,7 @@ interface Row {
 class UGeometry {
   private readonly place: Map<number, number>;
   private readonly corners: [number, number][];
-  private readonly out: (DrawnNet | undefined)[]; // of each item
+  private readonly out: (RoutedNet | undefined)[]; // of each item
   private readonly skipInto = new Map<number, number>(); // item -> item
   private readonly left: Row[];
   private readonly right: Row[];
@@ -202,7 +202,7 @@ class UGeometry {
     return this.corners[item][0] + this.drawing.items[item][0];
   }
 
-  private line({ start, ends }: DrawnNet, to: number): Line {
+  private line({ start, ends }: RoutedNet, to: number): Line {
     if (start.item === BORDER) {
       const [x] = this.corners[ends[0].item];
       const y = this.inY(to, false);

@@ -148,7 +148,7 @@ describe("the measured loss", () => {
     session.commit();
     await settle(40);
     expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6 % of FLOPs"); // no sum in its place
-    session.setDraft({ ...session.drawn(), revision: 1, by: "other" });
+    session.setDraft({ ...session.drawing(), revision: 1, by: "other" });
     session.setMeasured({ base: 0.037, revision: 1, loss: 3.537 });
     await settle(40);
     expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6 % of FLOPs");

@@ -3,25 +3,22 @@
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
-import { Disposers, el } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { explain, NO_DATA } from "../shared/explain";
-import { watchTheme } from "../shared/theme";
-import { Actions } from "./actions";
-import { CellLegend } from "./cell_legend";
-import { CellTip } from "./cell_tip";
-import { CounterLine } from "./counter_line";
-import { EstimateView } from "./estimate_view";
-import { Frames } from "./frames";
-import type { PlanData } from "./plan_data";
-import { ReportView } from "./report_view";
-import { RowList } from "./row_list";
-import { Scene } from "./scene";
-import type { Session } from "./session";
-import type { EditorStore } from "./state";
-import { MaskStatus } from "./status_line";
-import { MaskToolbar } from "./toolbar";
-import { TrialView } from "./trial_view";
+import { Disposers, el } from "../shared/ui/dom";
+import { captureKeys } from "../shared/ui/keys";
+import { showMessage, NO_DATA } from "../shared/ui/status";
+import { watchTheme } from "../shared/stage/theme";
+import { Actions } from "./panels/actions";
+import { CellLegend } from "./cells/cell_legend";
+import { CellTooltip } from "./ink/cell_tooltip";
+import { CounterLine, MaskStatus } from "./panels/status_line";
+import { EstimateView } from "./panels/estimate_view";
+import { type EditorStore, FrameQueue, EditorContext } from "./session/editor_context";
+import type { PlanData } from "./draft/plan_data";
+import { ReportView } from "./panels/report_view";
+import { AxisList } from "./rows/axis_list";
+import type { Session } from "./session/session";
+import { MaskToolbar } from "./panels/toolbar";
+import { TrialView } from "./panels/trial_view";
 
 export interface MaskEditor {
   dispose(): void;
@@ -32,7 +29,7 @@ let created = 0;
 export function createMaskEditor(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
   host.classList.add("mkg-widget", "mkg-mask-editor");
   host.dataset.mkgId ??= `mask-editor-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   let shown = mounted(host, session, store);
   const stop = session.events.on("data", () => {
     const focused = host.contains(document.activeElement) ? document.activeElement : null;
@@ -59,10 +56,10 @@ function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskE
   delete host.dataset.mkgReady;
   try {
     if (session.data) return new Editor(host, session, session.data, store);
-    explain(host, session.problem || NO_DATA);
+    showMessage(host, session.problem || NO_DATA);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This editor cannot be drawn.");
+    showMessage(host, "This editor cannot be drawn.");
   }
   return { dispose: () => clear(host) };
 }
@@ -74,11 +71,11 @@ function clear(host: HTMLElement): void {
 
 class Editor implements MaskEditor {
   private readonly disposers = new Disposers();
-  private readonly frames = new Frames();
-  private readonly scene: Scene;
+  private readonly frames = new FrameQueue();
+  private readonly scene: EditorContext;
   private readonly toolbar: MaskToolbar;
   private readonly legend: CellLegend;
-  private readonly rows: RowList;
+  private readonly rows: AxisList;
 
   constructor(
     private readonly host: HTMLElement,
@@ -97,14 +94,14 @@ class Editor implements MaskEditor {
     costs.append(estimate, trial);
     head.append(toolbar, actions, costs, counters, legend);
     host.replaceChildren(head, rows);
-    const tip = new CellTip(host);
-    const scene = new Scene(host, session, data, store, this.frames, tip);
+    const tip = new CellTooltip(host);
+    const scene = new EditorContext(host, session, data, store, this.frames, tip);
     this.scene = scene;
     session.setLocked(store.get("locked"));
     this.disposers.add(store.on("locked", () => session.setLocked(store.get("locked")))); // before all parts
     this.toolbar = new MaskToolbar(toolbar, scene);
     this.legend = new CellLegend(legend, scene);
-    this.rows = new RowList(rows, scene, text => this.toolbar.found(text));
+    this.rows = new AxisList(rows, scene, text => this.toolbar.showCount(text));
     const show = (axis: number) => {
       scene.point(axis);
       this.rows.show(axis);

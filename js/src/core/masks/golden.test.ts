@@ -4,9 +4,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { readOffers, readTrial } from "./costs";
-import { type PlanData, readPlan } from "./plan_data";
-import { goneByRatio, type Scope } from "./ratio";
+import { readCapabilities, readTrial } from "./session/kernel_answers";
+import { type PlanData, readPlan } from "./draft/plan_data";
+import { removedByRatio, type Scope } from "./draft/scores";
 
 interface Case {
   readonly scope: Scope;
@@ -36,7 +36,7 @@ function droppedBy(data: PlanData, { scope, ratio }: Case): void {
   const { scores, draft, axes } = data;
   if (!scores) throw new Error("no scores");
   const able = axes.by_ratio.flatMap((is, axis) => (is ? [axis] : []));
-  goneByRatio(able, axes.size, ratio, scope, scores, axes.least).forEach((count, at) =>
+  removedByRatio(able, axes.size, ratio, scope, scores, axes.least).forEach((count, at) =>
     draft.dropFirst(able[at], scores.order(able[at]), count)
   );
 }
@@ -44,7 +44,9 @@ function droppedBy(data: PlanData, { scope, ratio }: Case): void {
 function chosen(data: PlanData): Record<string, number[]> {
   const found: Record<string, number[]> = {};
   data.axes.name.forEach((name, axis) => {
-    const indices = Array.from({ length: data.axes.size[axis] }, (_, i) => i).filter(i => data.draft.goes(axis, i));
+    const indices = Array.from({ length: data.axes.size[axis] }, (_, i) => i).filter(i =>
+      data.draft.isRemoved(axis, i)
+    );
     if (indices.length > 0) found[name] = indices;
   });
   return found;
@@ -83,7 +85,12 @@ describe.each(files)("%s", file => {
 
   it("reads what data of the user say", () => {
     const { offers, trial } = golden.costs;
-    expect(readOffers(offers)).toMatchObject({ sensitivity: true, recalibrate: true, evaluate: true, batches: 2 });
+    expect(readCapabilities(offers)).toMatchObject({
+      sensitivity: true,
+      recalibrate: true,
+      evaluate: true,
+      batches: 2
+    });
     const { recalibrated, evaluations } = readTrial(trial);
     expect(recalibrated).toBe(true);
     expect(evaluations.map(({ state, values, error }) => [state, Object.fromEntries(values), error])).toEqual([

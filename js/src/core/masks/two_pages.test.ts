@@ -1,7 +1,7 @@
 // Two pages and Python at one draft: whatever the order in which they hear of each other, they come to the same.
 
 import { describe, expect, it } from "vitest";
-import { brush, drawn, dropped, type FakeChannel, known, openSession } from "../../testing/masks";
+import { brush, draftOf, dropped, type FakeChannel, known, openSession } from "../../testing/masks";
 
 /** A kernel that takes drawings as the real one does, with pages that hear of it in order. */
 class Kernel {
@@ -50,7 +50,7 @@ class Kernel {
   }
 
   get goes(): Record<string, number[]> {
-    return drawn({ content: this.state });
+    return draftOf({ content: this.state });
   }
 }
 

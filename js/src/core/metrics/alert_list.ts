@@ -1,13 +1,13 @@
 // The alerts below the picture, the latest first; a click shows the metric and selects the module.
 
-import { button, Disposers, el, nameSpan } from "../shared/dom";
-import { counted } from "../shared/format";
-import { runName } from "./choice";
-import type { AlertMark, MetricData } from "./metric_data";
-import { stepText } from "./value_axis";
-import type { PanelStore } from "./state";
+import { button, Disposers, el, nameSpan } from "../shared/ui/dom";
+import { counted } from "../shared/base/format";
+import { runName } from "./data/selection";
+import type { AlertMark, MetricData } from "./data/metric_data";
+import { stepText } from "./base/value_axis";
+import type { PanelStore } from "./base/state";
 
-const MOST = 100;
+const MAX_ROWS = 100;
 
 export class AlertList {
   private readonly disposers = new Disposers();
@@ -45,16 +45,16 @@ export class AlertList {
     const latest = [...alerts]
       .reverse()
       .sort((a, b) => b.step - a.step)
-      .slice(0, MOST);
+      .slice(0, MAX_ROWS);
     this.list.replaceChildren(...latest.map(alert => this.entry(alert, runs)));
-    this.more.textContent = alertCount > latest.length ? `The latest ${MOST} are listed.` : "";
+    this.more.textContent = alertCount > latest.length ? `The latest ${MAX_ROWS} are listed.` : "";
   }
 
   private entry(alert: AlertMark, runs: readonly string[]): HTMLElement {
     const entry = el("li");
     const element = button("mkg-metric-alert", "");
     const place = [`step ${stepText(alert.step)}`, ...(runs.length > 1 ? [runName(runs, alert.run)] : [])].join(" · ");
-    element.append(el("span", "mkg-metric-alert-step", place), nameSpan("mkg-metric-alert-text", sentence(alert)));
+    element.append(el("span", "mkg-metric-alert-step", place), nameSpan("mkg-metric-alert-text", alertMessage(alert)));
     element.title = "Show this metric and select the module";
     element.addEventListener("click", () => this.go(alert));
     entry.append(element);
@@ -71,6 +71,6 @@ export class AlertList {
 }
 
 /** The alert's text; the module goes before it where it is not named in it. */
-export function sentence({ module, text }: AlertMark): string {
+export function alertMessage({ module, text }: AlertMark): string {
   return module === "" || text.includes(module) ? text : `${module}: ${text}`;
 }

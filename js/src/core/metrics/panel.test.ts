@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import {
   all,
   choose,
-  drawn,
+  rendered,
   find,
   host,
   MODULES,
@@ -14,8 +14,8 @@ import {
   useMetricPage
 } from "../../testing/metric_page";
 import { numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
-import { OTHER_VERSION } from "../shared/schema";
-import { MOST_SERIES } from "./metric_data";
+import { OTHER_VERSION } from "../shared/base/schema";
+import { MAX_SERIES } from "./data/metric_data";
 
 const XSS = "<img src=x onerror=window.__xss=1>";
 
@@ -32,7 +32,7 @@ useMetricPage();
 
 describe("the frame", () => {
   it("says what it waits for, and draws when values come", async () => {
-    await drawn({}, {});
+    await rendered({}, {});
     expect(find(".mkg-metric-waiting").textContent).toMatch(/^Waiting for values/);
     expect(host().dataset.mkgId).toBeTruthy();
     receive(twelve());
@@ -43,7 +43,7 @@ describe("the frame", () => {
   });
 
   it("has the controls that can be relied on", async () => {
-    await drawn();
+    await rendered();
     for (const name of [
       "select",
       "modules",
@@ -69,7 +69,7 @@ describe("the frame", () => {
   });
 
   it("has a name for every control", async () => {
-    await drawn();
+    await rendered();
     const nameless = all("button, select, input").filter(
       element =>
         !(
@@ -105,7 +105,7 @@ describe("the frame", () => {
       ],
       alerts: [[0, XSS, XSS, 1, XSS]]
     };
-    await drawn({ selected: XSS }, parts, [XSS, "b"]);
+    await rendered({ selected: XSS }, parts, [XSS, "b"]);
     expect(host().querySelector("img")).toBeNull();
     expect(texts(".mkg-metric-alerts li")[0]).toContain(XSS);
     expect(texts(".mkg-metric-legend-item")[0]).toContain(`${XSS} · ${XSS}`);
@@ -113,7 +113,7 @@ describe("the frame", () => {
   });
 
   it("is disconnected without a kernel, and looking still works", async () => {
-    await drawn();
+    await rendered();
     page.store.set("connected", false);
     expect(host().classList.contains("mkg-is-disconnected")).toBe(true);
     expect(find(".mkg-status-text").textContent).toContain("disconnected");
@@ -124,13 +124,13 @@ describe("the frame", () => {
   });
 
   it("says when the runs have ended, and how far they came", async () => {
-    await drawn({}, { ...twelve(), ended: [0] });
+    await rendered({}, { ...twelve(), ended: [0] });
     expect(find(".mkg-status-text").textContent).toBe("The run has ended.");
     expect(find(".mkg-metric-counts").textContent).toBe("step 9 · 3 metrics");
   });
 
   it("leaves nothing behind", async () => {
-    await drawn();
+    await rendered();
     const element = host();
     page.panel?.dispose();
     receive({ points: [[0, [[50, 1]]]] });
@@ -143,7 +143,7 @@ describe("the frame", () => {
 describe("the picture", () => {
   it("of a heat map is not the stripe of a whole run", async () => {
     const parts = twelve();
-    await drawn({ metric: "Loss" }, { ...parts, points: [...(parts.points ?? []), [12, series(10, step => step)]] });
+    await rendered({ metric: "Loss" }, { ...parts, points: [...(parts.points ?? []), [12, series(10, step => step)]] });
     choose(".mkg-metric-view", "heatmap");
     await until(() => expect(find(".mkg-metric-title").textContent).toBe("WeightNorm"));
     choose(".mkg-metric-select", "Loss");
@@ -153,7 +153,7 @@ describe("the picture", () => {
 
   it("has the scale that the values need, until one is chosen", async () => {
     const points = MODULES.map((_, i): [number, [number, number][]] => [i, series(10, () => 10 ** -i)]);
-    await drawn({ view: "heatmap" }, { ...twelve(), points });
+    await rendered({ view: "heatmap" }, { ...twelve(), points });
     const log = find<HTMLInputElement>(".mkg-metric-log");
     expect([log.checked, page.store.get("logScale")]).toEqual([true, null]);
     expect(find(".mkg-metric-legend-words").textContent).toBe(
@@ -167,7 +167,7 @@ describe("the picture", () => {
   });
 
   it("stops while paused, while values keep coming, and then shows all", async () => {
-    await drawn();
+    await rendered();
     find(".mkg-metric-pause").click();
     expect(find(".mkg-metric-pause").textContent).toBe("Resume");
     receive({ points: [[0, [[10, 100]]]] });
@@ -183,7 +183,7 @@ describe("the picture", () => {
   });
 
   it("shows the last steps of a window", async () => {
-    await drawn();
+    await rendered();
     const field = find<HTMLInputElement>(".mkg-metric-window");
     field.value = "-3";
     field.dispatchEvent(new Event("change"));
@@ -200,7 +200,7 @@ describe("the picture", () => {
 
   it("says what a logarithmic scale leaves out and what is not finite", async () => {
     const points = series(10, step => (step < 2 ? -step : step === 5 ? NaN : step));
-    await drawn({ logScale: true }, { entries: numbers("Loss", [""]), points: [[0, points]] });
+    await rendered({ logScale: true }, { entries: numbers("Loss", [""]), points: [[0, points]] });
     expect(find(".mkg-metric-remarks").textContent).toBe(
       "2 values ≤ 0 have no place on the logarithmic scale and are left out. 1 value is NaN or infinite: a gap in the line, marked × (NaN), ∧ (∞) or ∨ (−∞) at the edge."
     );
@@ -209,14 +209,14 @@ describe("the picture", () => {
   });
 
   it("says when there are more series than it holds", async () => {
-    const modules = Array.from({ length: MOST_SERIES }, (_, i) => `m${i}`);
-    await drawn({}, { entries: numbers("WeightNorm", modules), points: [[0, [[0, 1]]]] });
+    const modules = Array.from({ length: MAX_SERIES }, (_, i) => `m${i}`);
+    await rendered({}, { entries: numbers("WeightNorm", modules), points: [[0, [[0, 1]]]] });
     expect(find(".mkg-metric-remarks").textContent).toContain("at most 4,000 series");
   });
 
   it("compares runs by their dash, with one color for a module", async () => {
     const entries = [...numbers("Loss", [""], 0), ...numbers("Loss", [""], 1)];
-    await drawn(
+    await rendered(
       {},
       {
         entries,
@@ -238,7 +238,7 @@ describe("the picture", () => {
 
   it("chooses the phase", async () => {
     const entries = [...numbers("Loss", [""]), ...numbers("Loss", [""], 0, "eval")];
-    await drawn(
+    await rendered(
       {},
       {
         entries,
@@ -260,7 +260,7 @@ describe("the picture", () => {
       [0, "layer9", "WeightNorm", 3, "WeightNorm of layer9 is 12, above 10."],
       [0, "", "Loss", 5, "loss rose."]
     ];
-    await drawn({ metric: "Loss" }, { ...twelve(), alerts });
+    await rendered({ metric: "Loss" }, { ...twelve(), alerts });
     expect(texts(".mkg-metric-alerts li")).toEqual(["step 5loss rose.", "step 3WeightNorm of layer9 is 12, above 10."]);
     expect(find(".mkg-metric-alerts-heading").textContent).toBe("2 alerts");
     all(".mkg-metric-alert")[1].click();
@@ -274,7 +274,7 @@ describe("the picture", () => {
       Object.assign(URL, { createObjectURL: (blob: Blob) => (blobs.push(blob), "blob:x"), revokeObjectURL: () => {} })
     );
     const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
-    await drawn({ modules: ["layer2"], window: 2 });
+    await rendered({ modules: ["layer2"], window: 2 });
     find(".mkg-metric-csv").click();
     expect(await textOf(blobs[0])).toBe(
       "run,module,metric,call,phase,step,value\r\nbase,layer2,WeightNorm,0,train,8,10\r\nbase,layer2,WeightNorm,0,train,9,11\r\n"

@@ -2,27 +2,25 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute } from "../shared/dom";
-import { keepKeys } from "../shared/keys";
-import { explain, readOrExplain } from "../shared/explain";
+import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { captureKeys } from "../shared/ui/keys";
+import { showMessage, readOrShowError } from "../shared/ui/status";
 import { fileName } from "../export/scene";
-import { isEqual } from "../shared/state_store";
-import { watchTheme } from "../shared/theme";
+import { isEqual } from "../shared/base/state_store";
+import { watchTheme } from "../shared/stage/theme";
 import { AlertList } from "./alert_list";
-import { hasLayers, metricOf } from "./choice";
-import type { MetricData } from "./metric_data";
-import { Pacer } from "./pacer";
-import type { ColorBook } from "./palette";
-import { type PanelPayload, readPanel } from "./panel_payload";
+import { hasLayers, metricOf } from "./data/selection";
+import type { MetricData } from "./data/metric_data";
+import { FrameScheduler } from "./base/frame_scheduler";
+import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
+import { type PanelPayload, readPanel } from "./data/payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
-import { pictureToPng, saveFile } from "./save";
-import type { PanelState, PanelStore, PanelView } from "./state";
-import { PanelStatus } from "./status_line";
-import { type ChartTheme, readChartTheme } from "./chart_theme";
-import { PanelToolbar } from "./toolbar";
+import { pictureToPng, saveFile } from "./downloads";
+import type { PanelState, PanelStore, PanelView } from "./base/state";
+import { PanelStatus, PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
-import { emptyText, Waiting } from "./waiting";
+import { emptyStateText, EmptyState } from "./empty_state";
 
 export interface MetricPanel {
   dispose(): void;
@@ -54,14 +52,14 @@ export function createMetricPanel(
 ): MetricPanel {
   host.classList.add("mkg-widget", "mkg-metric-panel");
   host.dataset.mkgId ??= `metric-panel-${++created}`;
-  keepKeys(host);
+  captureKeys(host);
   delete host.dataset.mkgReady;
-  const payload = readOrExplain(host, raw, readPanel);
+  const payload = readOrShowError(host, raw, readPanel);
   try {
     if (payload) return new Panel(host, payload, data, colors, store);
   } catch (error) {
     console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    explain(host, "This panel cannot be drawn.");
+    showMessage(host, "This panel cannot be drawn.");
   }
   return { dispose: () => clear(host) };
 }
@@ -78,9 +76,9 @@ class Panel implements MetricPanel {
   private readonly stage = el("div", "mkg-metric-stage");
   private readonly legendSlot = el("div", "mkg-metric-legend-slot");
   private readonly remarks = el("div", "mkg-metric-remarks");
-  private readonly waiting: Waiting;
+  private readonly waiting: EmptyState;
   private readonly said = el("div", "mkg-metric-said mkg-offscreen");
-  private readonly pacer: Pacer;
+  private readonly pacer: FrameScheduler;
   private readonly picker: Picker;
   private readonly alerts: AlertList;
   private readonly status: PanelStatus;
@@ -103,9 +101,9 @@ class Panel implements MetricPanel {
     const [toolbar, picker, alerts, status] = ["toolbar", "picker", "alerts", "status"].map(name =>
       el("div", `mkg-slot mkg-metric-slot-${name}`)
     );
-    this.waiting = new Waiting(text => store.set("notice", text));
+    this.waiting = new EmptyState(text => store.set("notice", text));
     this.build(toolbar, picker, alerts, status);
-    this.pacer = new Pacer(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
+    this.pacer = new FrameScheduler(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
     this.picker = new Picker(picker, data, store);
     this.alerts = new AlertList(alerts, data, store);
     this.status = new PanelStatus(status, data, store);
@@ -184,7 +182,7 @@ class Panel implements MetricPanel {
   private count(): void {
     this.counting = 0;
     this.status.draw();
-    if (this.view) this.mark("data-mkg-points", this.view.held(this.source()));
+    if (this.view) this.mark("data-mkg-points", this.view.points(this.source()));
   }
 
   private freeze(): void {
@@ -250,7 +248,7 @@ class Panel implements MetricPanel {
     this.mark("data-mkg-points", held);
     this.mark("data-mkg-last", last);
     setText(this.title, metricOf(this.data, this.store));
-    this.waiting.show(isEmpty ? emptyText(this.data, this.store) : null);
+    this.waiting.show(isEmpty ? emptyStateText(this.data, this.store) : null);
     this.stage.classList.toggle("mkg-is-empty", isEmpty);
     this.legendSlot.hidden = isEmpty;
     this.reset.hidden = this.store.get("zoom") === null || this.store.get("view") === "histogram";

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import {
   all,
   choose,
-  drawn,
+  rendered,
   find,
   host,
   MODULES,
@@ -13,13 +13,13 @@ import {
   useMetricPage
 } from "../../testing/metric_page";
 import { numbers, until, type Parts } from "../../testing/metrics";
-import type { PanelState } from "./state";
+import type { PanelState } from "./base/state";
 
 useMetricPage();
 
 describe("the picker", () => {
   it("offers the metrics by kind, and shows what fits", async () => {
-    await drawn();
+    await rendered();
     const groups = all(".mkg-metric-select optgroup").map(group => [
       (group as HTMLOptGroupElement).label,
       ...[...group.children].map(entry => entry.textContent)
@@ -40,7 +40,7 @@ describe("the picker", () => {
   const count = () => find(".mkg-metric-module-count").textContent;
 
   it("ticks and unticks modules, and counts what is drawn", async () => {
-    await drawn();
+    await rendered();
     expect(ticked()).toEqual(OUTER);
     expect(count()).toBe("8 drawn of 12 modules");
     find("[data-mkg-path=layer7] input").click();
@@ -58,7 +58,7 @@ describe("the picker", () => {
   });
 
   it("has a tick for each row of a heat map", async () => {
-    await drawn({ view: "heatmap" });
+    await rendered({ view: "heatmap" });
     expect([ticked(), count()]).toEqual([MODULES, "12 drawn of 12 modules"]);
     find("[data-mkg-path=layer3] input").click();
     await until(() => expect(count()).toBe("11 drawn of 12 modules"));
@@ -71,12 +71,12 @@ describe("the picker", () => {
   });
 
   it("counts what is ticked and has no values yet", async () => {
-    await drawn({}, { entries: numbers("WeightNorm", ["a", "b"]), points: [[0, [[0, 1]]]] });
+    await rendered({}, { entries: numbers("WeightNorm", ["a", "b"]), points: [[0, [[0, 1]]]] });
     expect([ticked(), count()]).toEqual([["a", "b"], "2 ticked, 1 drawn of 2 modules"]);
   });
 
   it("goes back from the selected module to its own choice", async () => {
-    await drawn();
+    await rendered();
     all(".mkg-metric-legend-item")[1].click();
     await until(() => expect([ticked(), count()]).toEqual([["layer1"], "1 drawn of 12 modules"]));
     find(".mkg-metric-own").click();
@@ -85,7 +85,7 @@ describe("the picker", () => {
   });
 
   it("says beside each line why it is drawn", async () => {
-    await drawn();
+    await rendered();
     expect(find(".mkg-metric-legend-head").textContent).toMatch(/^8 of 12 modules: those that differ most/);
     const reasons = texts(".mkg-metric-legend-reason");
     expect(reasons).toHaveLength(8);
@@ -96,7 +96,7 @@ describe("the picker", () => {
   });
 
   it("searches, and keeps what is ticked but not found", async () => {
-    await drawn({ modules: ["layer2"] });
+    await rendered({ modules: ["layer2"] });
     const search = find<HTMLInputElement>(".mkg-metric-search");
     search.value = "layer1";
     search.dispatchEvent(new Event("input"));
@@ -112,7 +112,7 @@ describe("the picker", () => {
 
   it("lists 500 modules as one stop of the Tab key", async () => {
     const modules = Array.from({ length: 500 }, (_, i) => `blocks.${i}`);
-    await drawn({}, { entries: numbers("WeightNorm", modules), points: modules.map((_, i) => [i, [[0, i]]]) });
+    await rendered({}, { entries: numbers("WeightNorm", modules), points: modules.map((_, i) => [i, [[0, i]]]) });
     const boxes = all(".mkg-metric-modules input") as HTMLInputElement[];
     expect(boxes.length).toBe(500);
     expect(boxes.filter(box => box.tabIndex === 0)).toEqual([boxes[0]]);
@@ -130,7 +130,7 @@ describe("the picker", () => {
   });
 
   it("marks the selected module and adds it", async () => {
-    await drawn({ modules: ["layer2"], selected: "layer9" });
+    await rendered({ modules: ["layer2"], selected: "layer9" });
     expect(ticked()).toEqual(["layer2", "layer9"]);
     expect(all("[aria-current=true]").map(row => row.dataset.mkgPath)).toEqual(["layer9"]);
     expect(all(".mkg-metric-legend-item[aria-pressed=true]").map(item => item.textContent)).toEqual(["layer918"]);
@@ -161,7 +161,7 @@ describe("an empty picture", () => {
     ["how to evaluate", { phase: "eval" }, twelve(), "the eval phase", /model\.train\(False\)/],
     ["what gives a metric", { metric: 'a"b' }, twelve(), "No values of this metric", /\["a\\"b"\]/]
   ])("says %s, as code to copy", async (_, state, parts, text, lines) => {
-    await drawn(state, parts);
+    await rendered(state, parts);
     expect(find(".mkg-metric-waiting").hidden).toBe(false);
     expect(find(".mkg-metric-waiting-text").textContent).toContain(text);
     expect(code()).toMatch(lines);
@@ -174,7 +174,7 @@ describe("an empty picture", () => {
   });
 
   it("has no code where a search finds nothing", async () => {
-    await drawn({ view: "heatmap", query: "attention" });
+    await rendered({ view: "heatmap", query: "attention" });
     expect(find(".mkg-metric-waiting-text").textContent).toBe("No module that is drawn matches the search.");
     expect(find(".mkg-metric-waiting-code").hidden).toBe(true);
   });

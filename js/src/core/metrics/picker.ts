@@ -1,18 +1,27 @@
 // Metric × module: the metric's select, and the modules that have it as a list that can be searched.
 
-import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/dom";
-import { counted, exactNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import { chosenModules, hasLayers, isFound, kindOf, metricOf, modulesOf, nameOf, ownCount } from "./choice";
-import type { Kind, MetricData } from "./metric_data";
-import type { PanelStore } from "./state";
+import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/ui/dom";
+import { counted, exactNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import {
+  chosenModules,
+  hasLayers,
+  matchesQuery,
+  kindOf,
+  metricOf,
+  modulesOf,
+  nameOf,
+  autoCount
+} from "./data/selection";
+import type { Kind, MetricData } from "./data/metric_data";
+import type { PanelStore } from "./base/state";
 
 const SEARCH_DELAY = 90; // ms without a key before a search runs
-const MOST_ROWS = 1000; // more is found by searching
+const MAX_ROWS = 1000; // more is found by searching
 const PAGE = 12; // rows
 
 /** The modules that are drawn, and the colors that tell them apart. */
-export interface DrawnModules {
+interface SelectedModules {
   readonly modules: ReadonlySet<string>;
   readonly colors: ReadonlyMap<string, string>;
 }
@@ -61,7 +70,7 @@ export class Picker {
   }
 
   /** Shows what there is to choose from, and what of it is drawn. */
-  draw(drawn: DrawnModules): void {
+  draw(drawn: SelectedModules): void {
     this.fillMetrics();
     this.fillModules();
     this.showChosen(drawn.colors);
@@ -152,13 +161,13 @@ export class Picker {
     const built = `${this.data.structure} ${kind} ${metricOf(this.data, this.store)}\n${query}`;
     if (built === this.built) return;
     this.built = built;
-    const found = modules.filter(module => isFound(module, query));
-    const shown = found.slice(0, MOST_ROWS);
+    const found = modules.filter(module => matchesQuery(module, query));
+    const shown = found.slice(0, MAX_ROWS);
     const before = this.rows;
     this.rows = new Map(shown.map(module => [module, before.get(module) ?? makeRow(module)]));
     this.list.replaceChildren(...[...this.rows.values()].map(({ element }) => element));
     this.note.textContent =
-      found.length > shown.length ? `The first ${MOST_ROWS} are listed: search for the others.` : "";
+      found.length > shown.length ? `The first ${MAX_ROWS} are listed: search for the others.` : "";
     this.note.hidden = this.note.textContent === "";
     const boxes = this.boxes;
     if (!boxes.some(box => box.tabIndex === 0) && boxes[0]) boxes[0].tabIndex = 0;
@@ -188,12 +197,12 @@ export class Picker {
     const { modules, isOwn } = chosenModules(data, store);
     const isHeat = store.get("view") === "heatmap";
     const query = store.get("query");
-    const ticked = isHeat ? modules.filter(module => isFound(module, query)).length : modules.length;
+    const ticked = isHeat ? modules.filter(module => matchesQuery(module, query)).length : modules.length;
     const total = modulesOf(data, store).length;
     const all = `${exactNumber(drawn.size)} drawn of ${counted(total, "module")}`;
     const text = total === 0 ? "" : ticked === drawn.size ? all : `${exactNumber(ticked)} ticked, ${all}`;
     if (this.count.textContent !== text) this.count.textContent = text;
-    const own = Math.min(total, ownCount(store.get("view")));
+    const own = Math.min(total, autoCount(store.get("view")));
     const hasChoice = own < total;
     this.own.textContent = hasChoice ? `${own} that differ most` : `all ${exactNumber(total)}`;
     this.own.title = `Draw ${this.own.textContent}`;
@@ -220,7 +229,7 @@ export class Picker {
 
   private tickAll(): void {
     const query = this.store.get("query");
-    const found = modulesOf(this.data, this.store).filter(module => isFound(module, query));
+    const found = modulesOf(this.data, this.store).filter(module => matchesQuery(module, query));
     const chosen = new Set([...found, ...(query ? this.store.get("modules") : [])]);
     this.store.set(
       "modules",

@@ -1,29 +1,28 @@
 // From the series and what is chosen to the pictures that are drawn, with the remarks that belong to them.
 
-import { counted, exactNumber } from "../shared/format";
-import { sentence } from "./alert_list";
-import type { ChartLine, ChartPicture } from "./chart_picture";
+import { counted, exactNumber } from "../shared/base/format";
+import { alertMessage } from "./alert_list";
+import type { ChartLine, ChartPicture } from "./lines/chart_picture";
 import {
   chosenModules,
   heatRows,
   isLogarithmic,
-  MOST_LINES,
   metricOf,
+  MAX_LINES,
   runName,
-  type Shown,
-  shownSeries,
-  standingOut
-} from "./choice";
-import type { HeatScale } from "./heat_cells";
-import { heatScale } from "./heat_scale";
-import type { HeatLine, HeatPicture } from "./heat_picture";
-import { type HistogramCell, type HistogramPicture, MOST_CELLS } from "./histograms";
-import { emptyExtent, type ValueRange, measure, type Range, rangeOf } from "./line_path";
-import { MOST_SERIES, type MetricData } from "./metric_data";
-import { type ColorBook, runDash } from "./palette";
-import { valueAxis } from "./value_axis";
-import type { PanelStore, Span } from "./state";
-import type { ChartTheme } from "./chart_theme";
+  type SelectedSeries,
+  selectedSeries,
+  topDeviating
+} from "./data/selection";
+import type { HeatScale } from "./heat/heat_cells";
+import { heatScale } from "./heat/heat_scale";
+import type { HeatLine, HeatPicture } from "./heat/heat_layout";
+import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms/histograms";
+import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
+import { type MetricData, MAX_SERIES } from "./data/metric_data";
+import { type ChartTheme, type ColorBook, runDash } from "./base/chart_theme";
+import { valueAxis } from "./base/value_axis";
+import type { PanelStore, Span } from "./base/state";
 
 /** What all pictures are made from. */
 export interface Source {
@@ -36,9 +35,9 @@ export interface Source {
   until(run: number): number;
 }
 
-export interface Drawn<P> {
+export interface Rendered<P> {
   readonly picture: P;
-  readonly shown: readonly Shown[];
+  readonly shown: readonly SelectedSeries[];
   readonly remarks: readonly string[];
   readonly held: number; // points of the drawn series
   readonly isEmpty: boolean; // nothing of it can be drawn
@@ -49,10 +48,10 @@ const WIDTH = 1.7;
 const WIDTH_SELECTED = 2.6;
 const EVAL_WIDTH = 1.3;
 
-export function linePicture(source: Source): Drawn<ChartPicture> {
+export function linePicture(source: Source): Rendered<ChartPicture> {
   const { data, store, runs, theme } = source;
-  const wanted = shownSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
-  const { shown, remarks } = fitting(source, wanted, MOST_LINES, "line");
+  const wanted = selectedSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
+  const { shown, remarks } = fitting(source, wanted, MAX_LINES, "line");
   const { reasons, words, told } = chosenModules(data, store);
   const span = spanOf(source, shown);
   const log = isLogarithmic(data, store);
@@ -69,7 +68,7 @@ export function linePicture(source: Source): Drawn<ChartPicture> {
     shown,
     words: told && `${words} (in brackets ${told})`,
     remarks: [...remarks, ...extentRemarks(extent), ...fullRemark(data)],
-    held: heldPoints(data, shown),
+    held: pointCount(data, shown),
     isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
 }
@@ -77,14 +76,14 @@ export function linePicture(source: Source): Drawn<ChartPicture> {
 /** As many of the series as can be drawn, and what is to say where these are not all. */
 function fitting(
   { data, store }: Source,
-  wanted: readonly Shown[],
+  wanted: readonly SelectedSeries[],
   most: number,
   noun: string
-): { shown: readonly Shown[]; remarks: string[] } {
+): { shown: readonly SelectedSeries[]; remarks: string[] } {
   if (wanted.length <= most) return { shown: wanted, remarks: [] };
   const modules = [...new Set(wanted.map(({ entry }) => entry.module))];
   const each = Math.ceil(wanted.length / modules.length);
-  const drawn = new Set(standingOut(data, store, modules, Math.max(1, Math.floor(most / each))).modules);
+  const drawn = new Set(topDeviating(data, store, modules, Math.max(1, Math.floor(most / each))).modules);
   const shown = wanted.filter(({ entry }) => drawn.has(entry.module)).slice(0, most);
   const others = noun === "line" ? " The heat map shows all." : "";
   const text = `${shown.length} of ${counted(wanted.length, noun)} that are ticked are drawn: of those that differ most from the median.${others}`;
@@ -92,17 +91,17 @@ function fitting(
 }
 
 /** Alerts of the metric, of the drawn modules, and of the whole model. */
-function lineMarks({ data, store, until }: Source, shown: readonly Shown[]): ChartPicture["marks"] {
+function lineMarks({ data, store, until }: Source, shown: readonly SelectedSeries[]): ChartPicture["marks"] {
   const metric = metricOf(data, store);
   const modules = new Set(["", ...shown.map(({ entry }) => entry.module)]);
   return data.alerts
     .filter(alert => (alert.metric === metric || modules.has(alert.module)) && alert.step <= until(alert.run))
-    .map(alert => ({ step: alert.step, text: sentence(alert) }));
+    .map(alert => ({ step: alert.step, text: alertMessage(alert) }));
 }
 
 function chartLine(
   source: Source,
-  { series, entry, label, suffix }: Shown,
+  { series, entry, label, suffix }: SelectedSeries,
   slot: number,
   { span, log, extent }: { span: Span; log: boolean; extent: ValueRange }
 ): Omit<ChartLine, "reason"> {
@@ -136,7 +135,7 @@ function clipped(source: Source, run: number, line: Line, [first, last]: Span): 
 }
 
 /** The zoomed span, or the last steps of the window, or all steps that the series have. */
-export function spanOf(source: Source, shown: readonly Shown[]): Span {
+function spanOf(source: Source, shown: readonly SelectedSeries[]): Span {
   const { data, store } = source;
   const zoom = store.get("zoom");
   if (zoom) return zoom;
@@ -174,14 +173,14 @@ function extentRemarks({ leftOut, broken }: ValueRange): string[] {
 }
 
 function fullRemark(data: MetricData): string[] {
-  return data.isFull ? [`This panel holds at most ${exactNumber(MOST_SERIES)} series: further ones are left out.`] : [];
+  return data.isFull ? [`This panel holds at most ${exactNumber(MAX_SERIES)} series: further ones are left out.`] : [];
 }
 
-export function heldPoints(data: MetricData, shown: readonly Shown[]): number {
+export function pointCount(data: MetricData, shown: readonly SelectedSeries[]): number {
   return shown.reduce((sum, { series }) => sum + (data.line(series)?.length ?? data.histogram(series)?.length ?? 0), 0);
 }
 
-export function heatPicture(source: Source): Drawn<HeatPicture> {
+export function heatPicture(source: Source): Rendered<HeatPicture> {
   const { data, store, runs, theme } = source;
   const shown = heatRows(data, store, runs).filter(({ series }) => data.line(series)?.length);
   const span = spanOf(source, shown);
@@ -207,7 +206,7 @@ export function heatPicture(source: Source): Drawn<HeatPicture> {
     shown,
     words: "",
     remarks: [...heatRemarks(scale), ...fullRemark(data)],
-    held: heldPoints(data, shown),
+    held: pointCount(data, shown),
     isEmpty: !rows.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
 }
@@ -228,7 +227,7 @@ function heatRemarks({ broken, leftOut }: HeatScale): string[] {
 
 /** The modules whose names are to be read where not all have room: those that differ most. */
 function namedRows({ data, store }: Source, rows: readonly HeatLine[]): ReadonlySet<string> {
-  const { reasons } = standingOut(data, store, [...new Set(rows.map(({ module }) => module))]);
+  const { reasons } = topDeviating(data, store, [...new Set(rows.map(({ module }) => module))]);
   return new Set([...reasons.keys()].slice(0, -1)); // the last one is the one nearest to the median
 }
 
@@ -245,15 +244,15 @@ function heatMarks(source: Source, rows: readonly HeatLine[]): HeatPicture["mark
     .filter(alert => alert.metric === metric && alert.step <= source.until(alert.run))
     .flatMap(alert => {
       const row = rowOf.get(`${alert.run} ${alert.module}`);
-      return row === undefined ? [] : [{ row, step: alert.step, text: sentence(alert) }];
+      return row === undefined ? [] : [{ row, step: alert.step, text: alertMessage(alert) }];
     });
 }
 
-export function histogramPicture(source: Source): Drawn<HistogramPicture> {
+export function histogramPicture(source: Source): Rendered<HistogramPicture> {
   const { data, store, runs, theme } = source;
   const window = store.get("window");
-  const wanted = shownSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
-  const { shown, remarks } = fitting(source, wanted, MOST_CELLS, "histogram");
+  const wanted = selectedSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
+  const { shown, remarks } = fitting(source, wanted, MAX_CELLS, "histogram");
   const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
   const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
     const histograms = data.histogram(series);
@@ -267,7 +266,7 @@ export function histogramPicture(source: Source): Drawn<HistogramPicture> {
     shown,
     words: chosenModules(data, store).words,
     remarks: [...remarks, ...fullRemark(data)],
-    held: heldPoints(data, shown),
+    held: pointCount(data, shown),
     isEmpty: cells.length === 0
   };
 }

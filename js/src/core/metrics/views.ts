@@ -1,18 +1,25 @@
 // The three views behind one face: each draws itself, and can be saved as a table and as a picture.
 
-import { el } from "../shared/dom";
-import { type Shown, metricOf, runName } from "./choice";
-import { histogramsToCsv, linesToCsv, type Named } from "./csv";
-import { Heatmap } from "./heatmap";
-import { Histograms } from "./histograms";
-import { LineChart } from "./line_chart";
-import { HeatLegend } from "./heat_legend";
-import { LineLegend } from "./legend";
-import { type Drawn, heatPicture, heldPoints, histogramPicture, linePicture, type Source, widened } from "./pictures";
-import { readingsAt } from "./chart_picture";
-import type { ColorRamp, LegendEntry } from "./save";
-import { stepText, valueText } from "./value_axis";
-import type { PanelView } from "./state";
+import { el } from "../shared/ui/dom";
+import { metricOf, runName, type SelectedSeries } from "./data/selection";
+import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
+import { Heatmap } from "./heat/heatmap";
+import { Histograms } from "./histograms/histograms";
+import { LineChart } from "./lines/line_chart";
+import { HeatLegend } from "./heat/heat_legend";
+import { LineLegend } from "./lines/line_legend";
+import {
+  type Rendered,
+  heatPicture,
+  pointCount,
+  histogramPicture,
+  linePicture,
+  type Source,
+  widened
+} from "./pictures";
+import { readingsAt } from "./lines/chart_picture";
+import { stepText, valueText } from "./base/value_axis";
+import type { PanelView } from "./base/state";
 
 export interface Outcome {
   readonly remarks: readonly string[];
@@ -30,7 +37,7 @@ export interface View {
   readonly canvas: HTMLCanvasElement | null;
   draw(source: Source): Outcome;
   /** Points held of the series drawn last. */
-  held(source: Source): number;
+  points(source: Source): number;
   /** After a change of what is pointed at only. */
   point(series: number | null): void;
   csv(source: Source): string;
@@ -39,13 +46,13 @@ export interface View {
   dispose(): void;
 }
 
-export interface Places {
+interface ViewElements {
   readonly chart: HTMLElement;
   readonly legend: HTMLElement;
   say(text: string): void; // to those who do not see the picture
 }
 
-export function createView(kind: PanelView, places: Places, source: Pick<Source, "store">): View {
+export function createView(kind: PanelView, places: ViewElements, source: Pick<Source, "store">): View {
   if (kind === "heatmap") return new HeatView(places, source);
   return kind === "histogram" ? new HistogramView(places, source) : new LineView(places, source);
 }
@@ -61,7 +68,7 @@ class LineView implements View {
   private drawn?: ReturnType<typeof linePicture>;
 
   constructor(
-    private readonly places: Places,
+    private readonly places: ViewElements,
     private readonly source: Pick<Source, "store">
   ) {
     const { store } = source;
@@ -90,8 +97,8 @@ class LineView implements View {
     return { ...outcome(drawn), isLog: drawn.picture.axis.log, last, colors, label };
   }
 
-  held({ data }: Source): number {
-    return heldPoints(data, this.drawn?.shown ?? []);
+  points({ data }: Source): number {
+    return pointCount(data, this.drawn?.shown ?? []);
   }
 
   point(series: number | null): void {
@@ -135,7 +142,7 @@ class HeatView implements View {
   private readonly colors: HeatLegend;
   private drawn?: ReturnType<typeof heatPicture>;
 
-  constructor(places: Places, { store }: Pick<Source, "store">) {
+  constructor(places: ViewElements, { store }: Pick<Source, "store">) {
     this.map = new Heatmap(places.chart, {
       pick: module => store.set("selected", module),
       say: text => places.say(text)
@@ -159,8 +166,8 @@ class HeatView implements View {
     return { ...outcome(drawn), isLog: scale.log, last, colors: new Map(), label };
   }
 
-  held({ data }: Source): number {
-    return heldPoints(data, this.drawn?.shown ?? []);
+  points({ data }: Source): number {
+    return pointCount(data, this.drawn?.shown ?? []);
   }
 
   point(): void {}
@@ -196,7 +203,7 @@ class HistogramView implements View {
   private readonly note = el("span", "mkg-dim");
   private drawn?: ReturnType<typeof histogramPicture>;
 
-  constructor(places: Places, { store }: Pick<Source, "store">) {
+  constructor(places: ViewElements, { store }: Pick<Source, "store">) {
     this.histograms = new Histograms(places.chart, store);
     places.legend.append(this.note);
     places.legend.classList.add("mkg-metric-legend", "mkg-metric-plain-legend");
@@ -218,8 +225,8 @@ class HistogramView implements View {
     return { ...outcome(drawn), isLog: drawn.picture.log, last: null, colors, label };
   }
 
-  held({ data }: Source): number {
-    return heldPoints(data, this.drawn?.shown ?? []);
+  points({ data }: Source): number {
+    return pointCount(data, this.drawn?.shown ?? []);
   }
 
   point(): void {}
@@ -248,10 +255,10 @@ function outcome<P>({
   held,
   isEmpty,
   shown
-}: Drawn<P>): Pick<Outcome, "remarks" | "held" | "isEmpty" | "modules"> {
+}: Rendered<P>): Pick<Outcome, "remarks" | "held" | "isEmpty" | "modules"> {
   return { remarks, held, isEmpty, modules: new Set(shown.map(({ entry }) => entry.module)) };
 }
 
-function named<T extends object>({ runs }: Source, { entry }: Shown, rest: T): T & Named {
+function named<T extends object>({ runs }: Source, { entry }: SelectedSeries, rest: T): T & Named {
   return { entry, run: runName(runs, entry.run), ...rest };
 }

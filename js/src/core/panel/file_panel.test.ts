@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { filePayload } from "../files/payload";
-import type { FileContents, TensorRecord } from "../files/records";
-import { buildScene } from "../graph/scene";
-import { FileNotice } from "../graph/file_notice";
-import { Hierarchy } from "../shared/hierarchy";
-import { exampleClass, matches, search } from "../shared/search";
-import { Store } from "../shared/store";
+import { filePayload } from "../files/tree/payload";
+import type { FileContents, TensorRecord } from "../files/bytes/records";
+import { buildScene } from "../graph/scene/hierarchy_scene";
+import { FileNotice } from "../graph/parts/notices";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { exampleClass, matches, search } from "../shared/search/search";
+import { GraphStore } from "../shared/model/graph_store";
 import { TreeView } from "../tree/tree_view";
 import { foreignParts, hostileTexts, settle } from "../../testing/sample";
 import type { FileActions } from "./file_panel";
@@ -13,13 +13,13 @@ import { SidePanel } from "./side_panel";
 import { HistogramProblem, readHistogram } from "./tensor_histogram";
 
 let host: HTMLElement;
-let store: Store;
+let store: GraphStore;
 const mounted: { dispose(): void }[] = [];
 
 beforeEach(() => {
   host = document.createElement("div");
   document.body.append(host);
-  store = new Store({ colorBy: "bytes" });
+  store = new GraphStore({ colorBy: "bytes" });
 });
 
 afterEach(() => {

@@ -1,16 +1,16 @@
-// What the side panel says of a model that was read from a file: the file itself, and the tensors of a module.
+// The side panel of a model that was read from a file: the file itself, and the tensors of a module.
 
 import "../../../style/file_view.css";
-import { button, el, nameSpan } from "../shared/dom";
-import { counted, exactNumber, shortBytes } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
-import { type FileAbout, type Tensor, toNumber } from "../shared/payload";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { counted, exactNumber, shortBytes } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { type FileAbout, type Tensor, toNumber } from "../shared/payload/payload";
 import { breakable, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import { HistogramProblem, histogramView, type TensorHistogram } from "./tensor_histogram";
 
 const MORE = 100; // tensors of one module that are listed at once
-const MOST_TYPES = 8;
-const LONGEST_VALUE = 2000; // characters; more of a text is on no screen
+const MAX_TYPES = 8;
+const MAX_VALUE_LENGTH = 2000; // characters; more of a text is on no screen
 
 /** What the page can do with a file beyond showing it. */
 export interface FileActions {
@@ -89,7 +89,7 @@ export class FilePanel {
       const [whole, bytes] = [tensors.name[at], toNumber(tensors.bytes[at]) ?? 0];
       const size = el("span", "", shortBytes(bytes));
       size.title = `${exactNumber(bytes)} bytes`;
-      head.title = whole.slice(0, LONGEST_VALUE);
+      head.title = whole.slice(0, MAX_VALUE_LENGTH);
       head.append(...this.histogramButton(whole));
       about.append(nameSpan("mkg-dim", dtypes[tensors.dtype[at]]), size);
       const opened = this.opened.get(whole);
@@ -129,7 +129,7 @@ export class FilePanel {
       place.replaceChildren(histogramView(await ask(name)));
     } catch (error) {
       const why = error instanceof HistogramProblem ? error.message : "The kernel could not be asked.";
-      place.replaceChildren(nameSpan("mkg-file-problem", why.slice(0, LONGEST_VALUE)));
+      place.replaceChildren(nameSpan("mkg-file-problem", why.slice(0, MAX_VALUE_LENGTH)));
     }
   }
 
@@ -142,7 +142,7 @@ export class FilePanel {
       sums[dtype].bytes += toNumber(tensors.bytes[at]) ?? 0;
     });
     sums.sort((a, b) => b.bytes - a.bytes);
-    const rows = sums.slice(0, MOST_TYPES).map(({ dtype, count, bytes }) => {
+    const rows = sums.slice(0, MAX_TYPES).map(({ dtype, count, bytes }) => {
       const value = el("span", "", shortBytes(bytes));
       value.append(el("span", "mkg-dim", ` in ${counted(count, "tensor")}`));
       return [nameSpan("mkg-code", dtype), value];
@@ -155,7 +155,7 @@ export class FilePanel {
   private metadata(): HTMLElement {
     const rows = this.file.metadata.map(([name, value]) => {
       const text = value === null ? "none" : settingText(value);
-      return [breakable("mkg-name", name), nameSpan("mkg-code", text.slice(0, LONGEST_VALUE))];
+      return [breakable("mkg-name", name), nameSpan("mkg-code", text.slice(0, MAX_VALUE_LENGTH))];
     });
     return section("Metadata", table(["Name", "Value"], rows));
   }
@@ -183,7 +183,7 @@ export function attributeSection(file: FileAbout | null | undefined, step: numbe
   const facts = new Facts();
   if (name !== "") facts.text("Its name", name, "mkg-code");
   for (const [key, value] of attributes) {
-    facts.text(key, value === null ? "none" : settingText(value).slice(0, LONGEST_VALUE), "mkg-code");
+    facts.text(key, value === null ? "none" : settingText(value).slice(0, MAX_VALUE_LENGTH), "mkg-code");
   }
   return [facts.list];
 }

@@ -10,14 +10,14 @@ import {
   storeOf,
   wideNet
 } from "../../testing/sample";
-import { Breadcrumb } from "../graph/breadcrumb";
-import { Hierarchy } from "../shared/hierarchy";
-import { Legend } from "../graph/legend";
+import { Breadcrumb } from "../graph/parts/breadcrumb";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { Legend } from "../graph/parts/legend";
 import { SidePanel } from "./side_panel";
-import { DISCONNECTED, StatusLine } from "../shared/status";
-import type { Store } from "../shared/store";
-import { PAGE, InstanceStrip } from "../graph/instance_strip";
-import { Toolbar } from "../graph/toolbar";
+import { DISCONNECTED, StatusLine } from "../shared/ui/status";
+import type { GraphStore } from "../shared/model/graph_store";
+import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
+import { Toolbar } from "../graph/parts/toolbar";
 
 let host: HTMLElement;
 const mounted: { dispose(): void }[] = [];
@@ -35,9 +35,9 @@ afterEach(() => {
 });
 
 function mount(
-  Panel: new (host: HTMLElement, h: Hierarchy, store: Store) => { dispose(): void },
+  Panel: new (host: HTMLElement, h: Hierarchy, store: GraphStore) => { dispose(): void },
   h: Hierarchy,
-  store: Store
+  store: GraphStore
 ): void {
   mounted.push(new Panel(host, h, store));
 }

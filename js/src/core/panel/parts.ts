@@ -1,12 +1,12 @@
 // The pieces that the side panel is built of.
 
-import { button, el, nameSpan } from "../shared/dom";
-import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/format";
-import { icon } from "../shared/icons";
-import type { Scalar, Value } from "../shared/schema";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";
+import { icon } from "../shared/ui/icons";
+import type { Scalar, Value } from "../shared/base/schema";
 
 const MANY = 12; // longer lists start folded up
-const LONGEST_NAME = 200; // characters, beyond which a name breaks anywhere
+const MAX_NAME_LENGTH = 200; // characters, beyond which a name breaks anywhere
 
 /** A list of label and value. */
 export class Facts {
@@ -37,7 +37,7 @@ export class Facts {
 
 /** A name that goes on in the next line after a dot, a slash or an underscore, and not within a word. */
 export function breakable(className: string, name: string): HTMLElement {
-  if (name.length > LONGEST_NAME) return nameSpan(className, name);
+  if (name.length > MAX_NAME_LENGTH) return nameSpan(className, name);
   const element = nameSpan(className, "");
   name.split(/(?<=[._/])(?=[^._/])/).forEach((part, at) => element.append(...(at > 0 ? [el("wbr")] : []), part));
   return element;

@@ -2,14 +2,14 @@
 import { describe, expect, it } from "vitest";
 import { savedPlan } from "../../testing/saved";
 import { ranges, ROWS, showPlan } from "./plan_view";
-import { readSavedFile } from "../shared/saved_file";
-import { ENGLISH } from "../shared/words";
+import { readSavedFile } from "../shared/payload/saved_file";
+import { UNTRANSLATED } from "../shared/base/i18n";
 
 function shown(plan: unknown): HTMLElement {
   const file = readSavedFile(JSON.stringify(plan));
   const host = document.createElement("div");
   if (file.kind === "plan") {
-    showPlan(host, file.plan, ENGLISH);
+    showPlan(host, file.plan, UNTRANSLATED);
   }
   return host;
 }
@@ -72,7 +72,7 @@ describe("the view of a plan", () => {
   it("takes a second plan in the place of the first", () => {
     const host = shown(savedPlan());
     const file = readSavedFile(JSON.stringify({ ...savedPlan(), axes: [] }));
-    if (file.kind === "plan") showPlan(host, file.plan, ENGLISH);
+    if (file.kind === "plan") showPlan(host, file.plan, UNTRANSLATED);
     expect(texts(host, "caption")[0]).toBe("Axes (0)");
   });
 });

@@ -1,16 +1,16 @@
 // A plan to read: what it saves, what goes of each axis, and what the dry run corrected.
 
-import { button, el, nameSpan } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import type { Pair, SavedAxis, SavedPlan } from "../shared/plan_file";
-import type { Words } from "../shared/words";
+import { button, el, nameSpan } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import type { Pair, SavedAxis, SavedPlan } from "../shared/payload/saved_file";
+import type { Translations } from "../shared/base/i18n";
 
 export const ROWS = 500; // drawn at once; more on request
-const MOST_RUNS = 12; // of dropped indices that are written out
-const MOST_MEMBERS = 3;
+const MAX_RUNS = 12; // of dropped indices that are written out
+const MAX_MEMBERS = 3;
 
 /** Fills `host`; whatever was there goes. */
-export function showPlan(host: HTMLElement, plan: SavedPlan, words: Words): void {
+export function showPlan(host: HTMLElement, plan: SavedPlan, words: Translations): void {
   host.classList.add("mkg-widget", "mkg-plan-view");
   host.replaceChildren(
     facts(plan, words),
@@ -26,7 +26,7 @@ export function showPlan(host: HTMLElement, plan: SavedPlan, words: Words): void
   );
 }
 
-function facts({ params, flops, macs, axes, tensors }: SavedPlan, words: Words): HTMLElement {
+function facts({ params, flops, macs, axes, tensors }: SavedPlan, words: Translations): HTMLElement {
   const list = el("dl", "mkg-plan-facts");
   const add = (name: string, value: Pair) => {
     const shown = el("dd", "", `${shortNumber(value[0])} → ${shortNumber(value[1])}${share(value)}`);
@@ -53,9 +53,9 @@ function share([before, after]: Pair): string {
   return ` (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} %)`;
 }
 
-function axisCells({ name, size, dropped, members }: SavedAxis, words: Words): HTMLElement[] {
-  const more = members.length - MOST_MEMBERS;
-  const listed = members.slice(0, MOST_MEMBERS).join(", ");
+function axisCells({ name, size, dropped, members }: SavedAxis, words: Translations): HTMLElement[] {
+  const more = members.length - MAX_MEMBERS;
+  const listed = members.slice(0, MAX_MEMBERS).join(", ");
   const kept = nameSpan("", more > 0 ? words.__("%1 and %2 more", listed, more) : listed);
   kept.title = members.slice(0, 40).join("\n");
   const gone = el("span", "", dropped.length ? ranges(dropped) : "–");
@@ -71,7 +71,7 @@ function axisCells({ name, size, dropped, members }: SavedAxis, words: Words): H
 /** Ascending numbers, with runs of neighbours as "3–7". */
 export function ranges(numbers: readonly number[]): string {
   const runs: string[] = [];
-  for (let at = 0; at < numbers.length && runs.length <= MOST_RUNS;) {
+  for (let at = 0; at < numbers.length && runs.length <= MAX_RUNS;) {
     let end = at;
     while (end + 1 < numbers.length && numbers[end + 1] === numbers[end] + 1) {
       end += 1;
@@ -79,10 +79,10 @@ export function ranges(numbers: readonly number[]): string {
     runs.push(end > at + 1 ? `${numbers[at]}–${numbers[end]}` : numbers.slice(at, end + 1).join(", "));
     at = end + 1;
   }
-  return runs.length > MOST_RUNS ? `${runs.slice(0, MOST_RUNS).join(", ")}, …` : runs.join(", ");
+  return runs.length > MAX_RUNS ? `${runs.slice(0, MAX_RUNS).join(", ")}, …` : runs.join(", ");
 }
 
-function corrections({ changes }: SavedPlan, words: Words): HTMLElement[] {
+function corrections({ changes }: SavedPlan, words: Translations): HTMLElement[] {
   if (changes.length === 0) {
     return [];
   }
@@ -92,7 +92,7 @@ function corrections({ changes }: SavedPlan, words: Words): HTMLElement[] {
   return [table(words.__("Corrections of the dry run"), head, changes, cells, words)];
 }
 
-function attributes(plan: SavedPlan, words: Words): HTMLElement[] {
+function attributes(plan: SavedPlan, words: Translations): HTMLElement[] {
   if (plan.attributes.length === 0) {
     return [];
   }
@@ -107,7 +107,7 @@ function table<T>(
   head: readonly string[],
   entries: readonly T[],
   cells: (entry: T) => HTMLElement[],
-  words: Words
+  words: Translations
 ): HTMLElement {
   const section = el("section", "mkg-plan-section");
   const grid = el("table", "mkg-plan-table");
@@ -134,7 +134,7 @@ function addRows<T>(
   rows: HTMLElement,
   entries: readonly T[],
   cells: (entry: T) => HTMLElement[],
-  words: Words
+  words: Translations
 ): void {
   const begin = rows.childElementCount;
   for (const entry of entries.slice(begin, begin + ROWS)) {

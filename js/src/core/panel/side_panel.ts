@@ -1,22 +1,21 @@
 // Everything that is known of the selected module, in plain words.
 
 import "../../../style/side_panel.css";
-import { axesOf } from "../shared/axes";
-import { labelOf, valueOf } from "../shared/color";
-import { Counterparts } from "../shared/counterparts";
-import { dataflowOf } from "../shared/dataflow";
-import { type Mark, ownMarks } from "../shared/differences";
-import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/dom";
-import { exactNumber } from "../shared/format";
-import type { Hierarchy } from "../shared/hierarchy";
-import { activeAxis, axisList, axisTensors } from "./axis_list";
+import { axesOf } from "../shared/model/axes";
+import { labelOf, valueOf } from "../shared/stage/color";
+import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
+import { dataflowOf } from "../shared/model/dataflow";
+import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { exactNumber } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
-import { addFlops, operatorSection, trafficSection } from "./flow_list";
 import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
-import type { Status, Tensor } from "../shared/payload";
-import { reveal } from "../shared/reveal";
-import type { Store } from "../shared/store";
-import { below } from "../tree/rows";
+import type { Status, Tensor } from "../shared/payload/payload";
+import { reveal } from "../shared/model/expansion";
+import type { GraphStore } from "../shared/model/graph_store";
+import { below } from "../tree/tree_rows";
+import { push } from "../shared/base/multimap";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
 const COPIED = "Copied.";
@@ -54,7 +53,7 @@ export class SidePanel {
   constructor(
     private readonly host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store,
+    private readonly store: GraphStore,
     actions: FileActions = {}
   ) {
     const { file } = h.payload;
@@ -64,7 +63,7 @@ export class SidePanel {
     host.setAttribute("aria-label", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
-    this.marks = ownMarks(h);
+    this.marks = changeMarks(h);
     for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
@@ -386,9 +385,7 @@ interface Use {
 function usesByTarget(h: Hierarchy): Map<number, Use[]> {
   const uses = new Map<number, Use[]>();
   for (const [parent, slot, target, kind] of h.payload.links) {
-    const known = uses.get(target);
-    if (known) known.push({ parent, slot, kind });
-    else uses.set(target, [{ parent, slot, kind }]);
+    push(uses, target, { parent, slot, kind });
   }
   return uses;
 }

@@ -1,12 +1,12 @@
-// How the numbers of one tensor are spread, as a kernel has counted them.
+// The histogram of one tensor's numbers, as a kernel has counted them.
 
-import { el, nameSpan, svg } from "../shared/dom";
-import { exactNumber, shortNumber } from "../shared/format";
-import { toNumber } from "../shared/payload";
-import { isArrayOf, isObject, isValue } from "../shared/schema";
+import { el, nameSpan, svg } from "../shared/ui/dom";
+import { exactNumber, shortNumber } from "../shared/base/format";
+import { toNumber } from "../shared/payload/payload";
+import { isArrayOf, isObject, isValue } from "../shared/base/schema";
 import { Facts } from "./parts";
 
-const MOST_BARS = 64;
+const MAX_BARS = 64;
 const [WIDTH, HEIGHT, GAP] = [240, 64, 0.5];
 
 export interface TensorHistogram {
@@ -41,7 +41,7 @@ export function readHistogram(printed: string): TensorHistogram {
   const of = (key: string) => (isValue(raw[key]) ? toNumber(raw[key]) : null);
   const [counts, edges] = [raw.counts.map(toNumber), raw.edges.map(toNumber)];
   const isRight =
-    counts.length <= MOST_BARS &&
+    counts.length <= MAX_BARS &&
     edges.length === (counts.length > 0 ? counts.length + 1 : 0) &&
     [...counts, ...edges].every(number => number !== null && Number.isFinite(number));
   if (!isRight) throw problem;

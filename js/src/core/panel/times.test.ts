@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { smallNet, storeOf } from "../../testing/sample";
-import { Toolbar } from "../graph/toolbar";
-import type { Hierarchy } from "../shared/hierarchy";
-import { search } from "../shared/search";
+import { Toolbar } from "../graph/parts/toolbar";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { search } from "../shared/search/search";
 import { SidePanel } from "./side_panel";
 
 let host: HTMLElement;

@@ -11,9 +11,9 @@ import {
   storeOf,
   wideNet
 } from "../../testing/sample";
-import type { Hierarchy } from "../shared/hierarchy";
-import type { Store } from "../shared/store";
-import { VirtualList } from "../shared/virtual_list";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import type { GraphStore } from "../shared/model/graph_store";
+import { VirtualList } from "../shared/ui/virtual_list";
 import { ROW_HEIGHT, TreeView } from "./tree_view";
 
 let host: HTMLElement;
@@ -29,7 +29,7 @@ afterEach(() => {
   host.remove();
 });
 
-function mount(h: Hierarchy, store: Store): void {
+function mount(h: Hierarchy, store: GraphStore): void {
   view = new TreeView(host, h, store);
 }
 

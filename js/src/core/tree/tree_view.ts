@@ -1,29 +1,123 @@
 // The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
 
 import "../../../style/tree.css";
-import { axesOf } from "../shared/axes";
-import { meanings } from "../shared/badges";
-import { colorOf } from "../shared/color";
-import { dataflowOf } from "../shared/dataflow";
-import { type Mark, ownMarks } from "../shared/differences";
-import { Disposers, el, listen, setAttribute } from "../shared/dom";
-import type { Hierarchy } from "../shared/hierarchy";
-import { reveal, toggle } from "../shared/reveal";
-import { search } from "../shared/search";
-import type { Store } from "../shared/store";
-import { VirtualList } from "../shared/virtual_list";
-import { amountOf, type RowSize, rowSize, sizeBar } from "./size_bar";
-import { rowLabel } from "./row_label";
-import { TreeKeys } from "./tree_keys";
-import { accessibleName, below, hiddenMatches, TreeRow, treeRows } from "./rows";
+import { axesOf } from "../shared/model/axes";
+import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
+import { colorOf } from "../shared/stage/color";
+import { dataflowOf } from "../shared/model/dataflow";
+import { type Mark, changeMarks } from "../shared/model/differences";
+import { Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { reveal, toggle } from "../shared/model/expansion";
+import { search } from "../shared/search/search";
+import type { GraphStore } from "../shared/model/graph_store";
+import { VirtualList } from "../shared/ui/virtual_list";
+import {
+  accessibleName,
+  amountOf,
+  below,
+  hiddenMatches,
+  rowLabel,
+  type RowSize,
+  rowSize,
+  sizeBar,
+  TreeRow,
+  treeRows
+} from "./tree_rows";
+
+// The keyboard of the tree: the WAI-ARIA tree pattern, where selection follows focus.
+
+/** What the keyboard needs of the tree. */
+interface KeyTarget {
+  readonly rows: readonly TreeRow[];
+  readonly activeIndex: number;
+  readonly page: number;
+  choose(index: number): void;
+  toggle(row: TreeRow): void;
+}
+
+const PAUSE = 500; // ms after which type-ahead starts over
+
+class TreeKeys {
+  private typed = "";
+  private typedAt = 0;
+  private readonly actions: ReadonlyMap<string, (index: number, row: TreeRow) => void>;
+
+  constructor(
+    private readonly target: KeyTarget,
+    private readonly h: Hierarchy
+  ) {
+    this.actions = new Map([
+      ["ArrowDown", (index: number) => target.choose(index + 1)],
+      ["ArrowUp", (index: number) => target.choose(index - 1)],
+      ["PageDown", (index: number) => target.choose(index + target.page)],
+      ["PageUp", (index: number) => target.choose(index - target.page)],
+      ["Home", () => target.choose(0)],
+      ["End", () => target.choose(target.rows.length - 1)],
+      ["ArrowRight", (index: number, row: TreeRow) => this.inwards(index, row)],
+      ["ArrowLeft", (index: number, row: TreeRow) => this.outwards(index, row)],
+      ["Enter", (_index: number, row: TreeRow) => target.toggle(row)],
+      [" ", (index: number) => target.choose(index)]
+    ]);
+  }
+
+  handle(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const index = this.target.activeIndex;
+    const action = this.actions.get(event.key);
+    const typing = event.key === " " && this.isTyping(event.timeStamp);
+    if (action && !typing) action(index, this.target.rows[index]);
+    else if (event.key.length !== 1 || event.key === "/")
+      return; // "/" goes on to the search box
+    else this.typeAhead(event.key, event.timeStamp, index);
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private inwards(index: number, row: TreeRow): void {
+    if (row.open === false) this.target.toggle(row);
+    else if (row.open) this.target.choose(index + 1);
+  }
+
+  private outwards(index: number, row: TreeRow): void {
+    if (row.open && row.level > 1) this.target.toggle(row);
+    else this.toParent(index, row);
+  }
+
+  private toParent(index: number, row: TreeRow): void {
+    let above = index - 1;
+    while (above >= 0 && this.target.rows[above].level >= row.level) above -= 1;
+    if (above >= 0) this.target.choose(above);
+  }
+
+  private isTyping(now: number): boolean {
+    return this.typed !== "" && now - this.typedAt < PAUSE;
+  }
+
+  /** The next row whose name begins with what was typed; one letter again and again walks through its rows. */
+  private typeAhead(key: string, now: number, index: number): void {
+    this.typed = (this.isTyping(now) ? this.typed : "") + key.toLowerCase();
+    this.typedAt = now;
+    const repeated = [...this.typed].every(letter => letter === this.typed[0]);
+    const wanted = repeated ? this.typed[0] : this.typed;
+    const { rows } = this.target;
+    const start = repeated ? index + 1 : index;
+    for (let step = 0; step < rows.length; step += 1) {
+      const at = (start + step) % rows.length;
+      if (this.h.name(rows[at].node).toLowerCase().startsWith(wanted)) {
+        this.target.choose(at);
+        return;
+      }
+    }
+  }
+}
 
 export const ROW_HEIGHT = 24;
 const ALL_ROWS = 300; // up to here every row is in the page
 const OVERSCAN = 12;
 const ASSUMED = 20; // rows in view of a tree without a size
 const INDENT = 14;
-const DEEPEST_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
-const LONGEST_TITLE = 600;
+const MAX_INDENT = 20; // deeper levels would leave no room for the name, however wide the tree is
+const MAX_TITLE_LENGTH = 600;
 
 export class TreeView {
   readonly tree = el("div", "mkg-tree");
@@ -42,10 +136,10 @@ export class TreeView {
   constructor(
     host: HTMLElement,
     private readonly h: Hierarchy,
-    private readonly store: Store
+    private readonly store: GraphStore
   ) {
     this.color = colorOf(h, store);
-    this.marks = ownMarks(h);
+    this.marks = changeMarks(h);
     this.tree.setAttribute("role", "tree");
     this.tree.setAttribute("aria-label", "Modules");
     this.list = new VirtualList(
@@ -122,7 +216,7 @@ export class TreeView {
 
   private listen(): void {
     const keys = new TreeKeys(this, this.h);
-    const follow = (key: Parameters<Store["on"]>[0], relist: boolean) =>
+    const follow = (key: Parameters<GraphStore["on"]>[0], relist: boolean) =>
       this.disposers.add(this.store.on(key, () => this.changed(relist)));
     for (const key of ["expanded", "shown", "unfolded", "focus"] as const) follow(key, true);
     for (const key of ["query", "axis", "colorBy", "overlay", "pruned", "view"] as const) follow(key, false);
@@ -200,7 +294,7 @@ export class TreeView {
 
   private draw(element: HTMLElement, row: TreeRow): void {
     const selected = this.selectedNode() === row.node;
-    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, DEEPEST_INDENT) * INDENT}px`);
+    element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, MAX_INDENT) * INDENT}px`);
     element.tabIndex = row.node === this.active ? 0 : -1;
     setAttribute(element, "aria-level", row.level);
     setAttribute(element, "aria-posinset", row.position);
@@ -221,8 +315,8 @@ export class TreeView {
   /** What a row has no room for. */
   private title({ node, fold }: TreeRow): string {
     const { h } = this;
-    const lines = [h.path(node), h.qualifiedName(node), ...meanings(h, node, fold)];
-    return lines.filter(Boolean).join("\n").slice(0, LONGEST_TITLE);
+    const lines = [h.path(node), h.qualifiedName(node), ...badgeDescriptions(h, node, fold)];
+    return lines.filter(Boolean).join("\n").slice(0, MAX_TITLE_LENGTH);
   }
 
   /** Redraw what is in the row, unless nothing of it changed. */

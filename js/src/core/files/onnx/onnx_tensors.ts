@@ -1,0 +1,263 @@
+// Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files.
+
+import { FileProblem } from "../../shared/payload/file_problem";
+import { isPlainPath, malformed, need, product, excerpt } from "../bytes/bounds";
+import { type Element, elementText, Float, short, shortList } from "../bytes/graph_parts";
+import { isSmallFloat, numberIn, type NumberKind, smallFloat, widthOf } from "../bytes/numbers";
+import type { SparseMessage, TensorMessage } from "./onnx_messages";
+import type { OperatorRecord, Plain, TensorRecord } from "../bytes/records";
+
+const FEW = 8; // elements: a constant of no more is a setting, one of more a tensor
+const BOOL = 9;
+const PACKED: readonly number[] = [1, 11, 14, 15]; // whose numbers stand in lists of floats as they do in bytes
+const PATTERNS = 5; // the field of small numbers, of which floats stand there as patterns of bits
+
+/** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
+const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new Map([
+  [1, ["float32", 32, "f32"]],
+  [2, ["uint8", 8, "u8"]],
+  [3, ["int8", 8, "i8"]],
+  [4, ["uint16", 16, "u16"]],
+  [5, ["int16", 16, "i16"]],
+  [6, ["int32", 32, "i32"]],
+  [7, ["int64", 64, "i64"]],
+  [8, ["string", 0]],
+  [BOOL, ["bool", 8, "u8"]],
+  [10, ["float16", 16, "u16"]],
+  [11, ["float64", 64, "f64"]],
+  [12, ["uint32", 32, "u32"]],
+  [13, ["uint64", 64, "u64"]],
+  [14, ["complex64", 64]],
+  [15, ["complex128", 128]],
+  [16, ["bfloat16", 16, "u16"]],
+  [17, ["float8_e4m3fn", 8, "u8"]],
+  [18, ["float8_e4m3fnuz", 8, "u8"]],
+  [19, ["float8_e5m2", 8, "u8"]],
+  [20, ["float8_e5m2fnuz", 8, "u8"]],
+  [21, ["uint4", 4]],
+  [22, ["int4", 4]],
+  [23, ["float4_e2m1", 4]],
+  [24, ["float8_e8m0fnu", 8, "u8"]],
+  [25, ["uint2", 2]],
+  [26, ["int2", 2]],
+  [27, ["float6_e2m3", 6]],
+  [28, ["float6_e3m2", 6]]
+]);
+
+type TensorDims = readonly [numbers: readonly number[], scales: readonly number[]];
+
+const BINARY: TensorDims = [
+  [0, 3],
+  [1, 2, 4, 5, 6, 7]
+];
+const UNARY: TensorDims = [[0], [1, 2, 3, 4]];
+const ofMicrosoft = (names: string, places: TensorDims) =>
+  names.split(" ").map((name): [string, TensorDims] => [`com.microsoft.${name}`, places]);
+
+/**
+ * By operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of
+ * them.
+ */
+export const QUANTIZED: ReadonlyMap<string, TensorDims> = new Map<string, TensorDims>([
+  ["DequantizeLinear", [[0], [1, 2]]],
+  ["QuantizeLinear", [[], [1, 2]]],
+  [
+    "MatMulInteger",
+    [
+      [0, 1],
+      [2, 3]
+    ]
+  ],
+  [
+    "ConvInteger",
+    [
+      [0, 1],
+      [2, 3]
+    ]
+  ],
+  [
+    "QLinearConv",
+    [
+      [0, 3, 8],
+      [1, 2, 4, 5, 6, 7]
+    ]
+  ],
+  ["QLinearMatMul", BINARY],
+  ...ofMicrosoft("DequantizeLinear", [[0], [1, 2]]),
+  ...ofMicrosoft("QuantizeLinear", [[], [1, 2]]),
+  ...ofMicrosoft("QGemm", [
+    [0, 3, 6],
+    [1, 2, 4, 5, 7, 8]
+  ]),
+  ...ofMicrosoft("DynamicQuantizeMatMul", [
+    [0, 1],
+    [2, 3]
+  ]),
+  ...ofMicrosoft("MatMulIntegerToFloat", [
+    [0, 1],
+    [2, 3, 4, 5]
+  ]),
+  ...ofMicrosoft("MatMulNBits", [[1], [2, 3, 4]]),
+  ...ofMicrosoft("GatherBlockQuantized", [[0], [2, 3]]),
+  ...ofMicrosoft("QAttention", [
+    [0, 1],
+    [3, 4, 6, 7]
+  ]),
+  ...ofMicrosoft("DynamicQuantizeLSTM", [
+    [1, 2],
+    [8, 9, 10, 11]
+  ]),
+  ...ofMicrosoft("QEmbedLayerNormalization", [
+    [2, 3, 4, 5, 6],
+    [8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
+  ]),
+  ...ofMicrosoft("QLinearAdd QLinearMul", BINARY),
+  ...ofMicrosoft(
+    "QLinearSigmoid QLinearLeakyRelu QLinearAveragePool QLinearGlobalAveragePool QLinearReduceMean QLinearSoftmax",
+    UNARY
+  )
+]);
+const DYNAMIC = "DynamicQuantizeLinear"; // gives a scale and a zero point
+/** What gives numbers of its first input as they are. */
+const MOVING: ReadonlySet<string> = new Set(
+  "Gather GatherElements GatherND Transpose Reshape Squeeze Unsqueeze Slice Split Flatten Identity".split(" ")
+);
+
+/** The tensors that operators of quantisation read, as they are met in a graph. */
+export class QuantizedOperands {
+  private readonly numbers = new Set<string>();
+  private readonly scales = new Set<string>();
+
+  /** Notes the inputs of an operator of `QUANTIZED`, by their places; "" is one that is left out. */
+  add(op: string, inputs: readonly string[]): void {
+    const [numbers, scales] = QUANTIZED.get(op) ?? [[], []];
+    for (const place of numbers) if (place < inputs.length) this.numbers.add(inputs[place]);
+    for (const place of scales) if (place < inputs.length) this.scales.add(inputs[place]);
+  }
+
+  /** The tensors: quantised weights are parameters, whatever their dtype, their scales and zero points are not. */
+  withRoles(tensors: readonly TensorRecord[], operators: readonly OperatorRecord[]): TensorRecord[] {
+    this.follow(operators);
+    return tensors.map(each => {
+      if (this.numbers.has(each.name)) return { ...each, role: "parameter" };
+      return this.scales.has(each.name) ? { ...each, role: "buffer" } : each;
+    });
+  }
+
+  /** Notes what is quantised before it is moved, and scales that are multiplied with others. */
+  private follow(operators: readonly OperatorRecord[]): void {
+    for (const { op, inputs, outputs } of [...operators].reverse()) {
+      const isMoved = MOVING.has(op) && inputs.length > 0 && outputs.some(name => this.numbers.has(name));
+      if (isMoved) this.numbers.add(inputs[0]);
+    }
+    const given = new Set<string>(); // scales that are computed
+    for (const { op, inputs, outputs } of operators) {
+      if (op === DYNAMIC) {
+        for (const name of outputs.slice(1)) given.add(name);
+      } else if (op === "Mul" && inputs.some(name => given.has(name))) {
+        for (const name of inputs) this.scales.add(name);
+        for (const name of outputs) given.add(name);
+      }
+    }
+  }
+}
+
+/** "" for none, a number for what is newer than this. */
+export function dtypeOf(number: number): string {
+  return number === 0 ? "" : (DTYPES.get(number)?.[0] ?? `type ${number}`);
+}
+
+/** Whether numbers of a type are weights wherever they stand: floats are, indices and masks not. */
+export const isWeightDtype = (number: number) => /^(?:b?float|complex)/.test(dtypeOf(number));
+
+/** The record of a tensor, by its message without numbers. */
+export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord["role"] = null): TensorRecord {
+  const { nbytes, raw, dataType } = tensor;
+  const shape = shapeOf(tensor.dims, name);
+  const bits = DTYPES.get(dataType)?.[1] ?? 0;
+  const expected = bits === 0 ? null : Math.ceil((product(shape, () => excerpt(name)) * bits) / 8);
+  const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
+  if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
+  const fits = raw === null || expected === null || nbytes === expected;
+  need(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
+  return { ...record, nbytes, offset: raw ?? packed, file: "" };
+}
+
+/** The record of a sparse tensor: what its values and their indices take. */
+export function sparseRecord({ values, nbytes, dims }: SparseMessage): TensorRecord {
+  const { name, dataType } = values;
+  const shape = shapeOf(dims, name);
+  return { name, shape, dtype: dtypeOf(dataType), nbytes, offset: null, file: "", strides: null, role: null };
+}
+
+/** Among the settings of an operator: the numbers of a small tensor, else its kind. */
+export function elementsText(tensor: TensorMessage): Plain {
+  const values = isSmall(tensor) ? fewValues(tensor) : [];
+  if (values.length === 0) return `${dtypeOf(tensor.dataType)} of ${tupleText(tensor.dims)}`;
+  return tensor.dims.length > 0 ? shortList(values) : short(values[0]);
+}
+
+/** Whether a tensor is rather a setting than weights: few numbers, and in the file itself. */
+export function isSmall({ isExternal, dims }: TensorMessage): boolean {
+  return !isExternal && dims.reduce((total, size) => total * size, 1) <= FEW;
+}
+
+function shapeOf(dims: readonly number[], name: string): readonly number[] {
+  need(
+    dims.every(size => size >= 0),
+    () => `${excerpt(name)} has sizes that no tensor has`
+  );
+  product(dims, () => excerpt(name));
+  return dims;
+}
+
+type Elsewhere = Pick<TensorRecord, "file" | "offset" | "nbytes">;
+
+function elsewhere({ external }: TensorMessage, name: string, expected: number | null): Elsewhere {
+  const location = external.get("location") ?? "";
+  if (!isPlainPath(location)) throw new FileProblem("elsewhere", excerpt(location));
+  const file = location.replace(/^\.\//, "");
+  const length = external.get("length");
+  const nbytes = length === undefined ? expected : placeOf(length, name);
+  need(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
+}
+
+function placeOf(digits: string, name: string): number {
+  const number = /^\d{1,18}$/.test(digits) ? Number(digits) : NaN;
+  if (!Number.isSafeInteger(number)) throw malformed(`${excerpt(name)} begins or ends nowhere in another file`);
+  return number;
+}
+
+/** The numbers of a small tensor; none where they are not read. */
+function fewValues(tensor: TensorMessage): Element[] {
+  const { dims, dataType, few, lists } = tensor;
+  const count = dims.reduce((total, size) => total * size, 1);
+  const [dtype, bits, kind] = DTYPES.get(dataType) ?? ["", 0];
+  if (bits < 8) return []; // two or more stand in one byte
+  if (few !== null && few.length > 0 && kind !== undefined && few.length === count * widthOf(kind)) {
+    return toElements(rawNumbers(few, kind), kind.startsWith("f"), dataType);
+  }
+  const fields = isSmallFloat(dtype) ? [PATTERNS] : [4, PATTERNS, 7, 10, 11];
+  const field = fields.find(each => (lists.get(each)?.length ?? 0) === count) ?? 0;
+  return toElements(lists.get(field) ?? [], field === 4 || field === 10, dataType);
+}
+
+function rawNumbers(bytes: Uint8Array, kind: NumberKind): (number | bigint)[] {
+  const width = widthOf(kind);
+  const starts = Array.from({ length: bytes.length / width }, (_, index) => index * width);
+  return starts.map(at => numberIn(bytes.subarray(at, at + width), kind));
+}
+
+function toElements(values: readonly (number | bigint)[], areFloats: boolean, dataType: number): Element[] {
+  const dtype = dtypeOf(dataType);
+  if (isSmallFloat(dtype)) return values.map(value => new Float(smallFloat(value, dtype)));
+  if (dataType === BOOL) return values.map(value => Number(value) !== 0);
+  return areFloats ? values.map(value => new Float(Number(value))) : [...values];
+}
+
+/** As Python writes a tuple. */
+function tupleText(sizes: readonly number[]): string {
+  return sizes.length === 1 ? `(${sizes[0]},)` : `(${sizes.map(elementText).join(", ")})`;
+}

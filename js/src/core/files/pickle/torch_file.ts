@@ -1,0 +1,214 @@
+// Reader of the files of torch.save, torch.jit.save and torch.export.save, and of other pickles, without loading them.
+
+import { FileProblem } from "../../shared/payload/file_problem";
+import { malformed, mapSome, need } from "../bytes/bounds";
+import { Whole, Window } from "../bytes/buffered";
+import { picklesIn } from "./opcodes";
+import { Global, ObjectRecord, type PickleMachine, Tuple, type Value } from "./pickle";
+import { classOf, Inventory, onlyNamed, SCRIPTED, type ScriptedClass } from "./pickled";
+import { type Storage, Tensors } from "./pickled_tensors";
+import { isPt2, readPt2 } from "../exported/pt2";
+import type { FileContents, FileSource, Plain } from "../bytes/records";
+import { codeWarnings } from "./torch_names";
+import { archiveStorages, InlineStorages, LEGACY_MAGIC, legacyOffsets, legacyStorages } from "./torch_storages";
+import { Archive } from "../bytes/zip";
+import { anyText } from "../bytes/numbers";
+
+// The classes of a TorchScript archive, from the text of its code: which tensors are parameters, and constants.
+
+const MAX_CODE_FILE_SIZE = 4 * 2 ** 20; // bytes of one file
+const MAX_CODE_SIZE = 32 * 2 ** 20; // of all that are read
+const AT_ONCE = 6; // requests
+
+const CLASS = /^class (\w+)\(/gm;
+const TENSORS = /^ {2}__(parameters|buffers)__ = \[(.*)\]$/gm;
+const CONSTANT = /^ {2}(\w+) : Final\[\w+\] = (.{1,200})$/gm;
+const TEXT = /"([^"\\]*)"/g;
+const MARK = /___torch_mangle_\d+\./g; // tells apart classes of one name
+
+/** Finds classes by what names them in a pickle, of which `globals` are all; each file of code is read once. */
+async function scriptedClasses(archive: Archive, globals: Iterable<Global>): Promise<(maker: Value) => ScriptedClass> {
+  const found = [...globals].filter(({ path }) => path.startsWith(SCRIPTED));
+  const files = readable(archive, [...new Set(found.map(({ module }) => fileOf(module)))]);
+  const codes = await mapSome(files, AT_ONCE, file => archive.read(file, MAX_CODE_FILE_SIZE));
+  const texts = new Map(files.map((file, at) => [file, bodies(anyText(codes[at]))]));
+  const classes = new Map(
+    found.map(({ module, path }) => [
+      path,
+      classIn(path, texts.get(fileOf(module))?.get(path.slice(module.length + 1)))
+    ])
+  );
+  return maker =>
+    maker instanceof Global ? (classes.get(maker.path) ?? onlyNamed(nameOf(maker.path))) : onlyNamed("");
+}
+
+const fileOf = (module: string) => `code/${module.replaceAll(".", "/")}.py`;
+
+/** The files of code that there are, as long as they are not too many. */
+function readable(archive: Archive, files: readonly string[]): string[] {
+  let left = MAX_CODE_SIZE;
+  return files.filter(file => {
+    const size = archive.has(file) ? archive.size(file) : 0;
+    left -= size;
+    return size > 0 && size <= MAX_CODE_FILE_SIZE && left >= 0;
+  });
+}
+
+const nameOf = (path: string) => (path.startsWith(SCRIPTED) ? path.slice(SCRIPTED.length) : path).replace(MARK, "");
+
+/** The text of each class of a file of code, up to the next class. */
+function bodies(code: string): Map<string, string> {
+  const starts = [...code.matchAll(CLASS)];
+  return new Map(starts.map((found, at) => [found[1], code.slice(found.index, starts[at + 1]?.index ?? code.length)]));
+}
+
+function classIn(path: string, text: string | undefined): ScriptedClass {
+  const name = nameOf(path);
+  if (text === undefined) return onlyNamed(name);
+  const tensors = new Map(Array.from(text.matchAll(TENSORS), found => [found[1], namesIn(found[2])]));
+  return {
+    name,
+    parameters: tensors.get("parameters") ?? new Set(),
+    buffers: tensors.get("buffers") ?? new Set(),
+    constants: new Map(Array.from(text.matchAll(CONSTANT), found => [found[1], constant(found[2])]))
+  };
+}
+
+const namesIn = (list: string): ReadonlySet<string> => new Set(Array.from(list.matchAll(TEXT), found => found[1]));
+
+function constant(text: string): Plain {
+  if (text === "True" || text === "False") return text === "True";
+  const isNumber = /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text);
+  return isNumber ? Number(text) : text.replace(/^"+|"+$/g, "");
+}
+
+export const ZIP = "PK\x03\x04";
+export const PICKLE = "\x80"; // of protocol 2 and later
+const LEGACY_VERSION = 1001; // PROTOCOL_VERSION of torch/serialization.py
+const SCRIPT = "torchscript";
+const LOADER = "torch.load(weights_only=False)";
+const SCRIPT_WARNING = "torch.jit.load keeps the code in this file, and a call of the model runs it";
+
+/** A zip archive or a pickle of torch. */
+export async function readTorch(source: FileSource): Promise<FileContents> {
+  const start = await source.read(0, Math.min(ZIP.length, source.size));
+  if (String.fromCharCode(...start) !== ZIP) return readPickle(source);
+  const archive = await Archive.open(source);
+  if (archive.begin > 0 && archive.names.length > 0) throw new FileProblem("shards"); // several archives in a row
+  if (isPt2(archive)) return readPt2(archive);
+  if (archive.has(".data/extern_modules")) throw new FileProblem("package");
+  need(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
+  return archive.has("constants.pkl") ? readScript(source, archive) : readCheckpoint(source, archive);
+}
+
+async function readCheckpoint(source: FileSource, archive: Archive): Promise<FileContents> {
+  const { root, pickles } = await memberOf(source, archive, "data.pkl");
+  const inventory = new Inventory(new Tensors(await archiveStorages(archive, "data", pickles.persistent)));
+  inventory.add(root);
+  return contentsOf("checkpoint", root, pickles, inventory);
+}
+
+async function readScript(source: FileSource, archive: Archive): Promise<FileContents> {
+  const { root, pickles } = await memberOf(source, archive, "data.pkl");
+  const storages = await archiveStorages(archive, "data", pickles.persistent);
+  const scripted: (maker: Value) => ScriptedClass = await scriptedClasses(archive, pickles.globals.values());
+  const inventory = new Inventory(new Tensors(storages), scripted);
+  inventory.add(root);
+  const contents = contentsOf(SCRIPT, root, pickles, inventory);
+  const constants = await constantsOf(source, archive);
+  return {
+    ...contents,
+    tensors: [...contents.tensors, ...constants.tensors],
+    warnings: [SCRIPT_WARNING, ...contents.warnings]
+  };
+}
+
+/** The tensors that the code names as CONSTANTS.c0 and so on. */
+async function constantsOf(source: FileSource, archive: Archive): Promise<Inventory> {
+  const { root, pickles } = await memberOf(source, archive, "constants.pkl");
+  const inventory = new Inventory(new Tensors(await archiveStorages(archive, "constants", pickles.persistent)));
+  const values = root instanceof Tuple ? root.items : Array.isArray(root) ? root : [];
+  values.forEach((value, index) => inventory.add(value, `CONSTANTS.c${index}`, "constant"));
+  return inventory;
+}
+
+interface Loaded {
+  readonly root: Value;
+  readonly pickles: PickleMachine;
+}
+
+/** The pickle of a member, read in parts where it stands in the file as it is. */
+async function memberOf(source: FileSource, archive: Archive, name: string): Promise<Loaded> {
+  const place = (await archive.offsets([name])).get(name) ?? null;
+  if (place === null) {
+    const pickles = picklesIn(new Whole(await archive.read(name)));
+    return { root: pickles.load(), pickles };
+  }
+  const part: FileSource = {
+    name,
+    size: archive.size(name),
+    read: (offset, length) => source.read(place + offset, length),
+    beside: () => Promise.reject(malformed("a part of an archive"))
+  };
+  const window = new Window(part);
+  const pickles = picklesIn(window);
+  return { root: await next(window, pickles), pickles };
+}
+
+/** What the next pickle makes; windows before it are not kept. */
+const next = (window: Window, pickles: PickleMachine) =>
+  window.run(() => {
+    window.passed(pickles.position);
+    return pickles.load();
+  });
+
+async function readPickle(source: FileSource): Promise<FileContents> {
+  const window = new Window(source);
+  const pickles = picklesIn(window);
+  const root = await next(window, pickles);
+  if (root === LEGACY_MAGIC) return readLegacy(source, window, pickles);
+  const inventory = new Inventory(new Tensors(inlineOnly()));
+  inventory.add(root);
+  return contentsOf("pickle", root, pickles, inventory);
+}
+
+function inlineOnly(): (value: Value) => Storage {
+  const inline = new InlineStorages();
+  return value => {
+    if (value instanceof ObjectRecord) return inline.of(value);
+    throw malformed("a tensor is stored outside of the pickle");
+  };
+}
+
+/** Magic number, version, system, the object, the keys of storages, and then the storages in that order. */
+async function readLegacy(source: FileSource, window: Window, pickles: PickleMachine): Promise<FileContents> {
+  const version = await next(window, pickles);
+  const system = await next(window, pickles);
+  need(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
+  const root = await next(window, pickles);
+  const referred = [...pickles.persistent];
+  const isLittle = !(system instanceof Map && system.get("little_endian") === false);
+  const keys = await next(window, pickles);
+  const places = await legacyOffsets(source, window, { keys, referred, isLittle, start: pickles.position });
+  const inventory = new Inventory(new Tensors(legacyStorages(places)));
+  inventory.add(root);
+  return contentsOf("checkpoint", root, pickles, inventory);
+}
+
+function contentsOf(format: string, root: Value, pickles: PickleMachine, inventory: Inventory): FileContents {
+  const paths = [...pickles.globals.values()].map(({ path }) => path);
+  const classes = paths.filter(path => !`${path}.`.startsWith(SCRIPTED)).sort();
+  const first = inventory.modules[0];
+  const isModule = root instanceof ObjectRecord && first?.path === "";
+  const className = first?.className ?? "";
+  return {
+    format,
+    title: isModule ? className.slice(className.lastIndexOf(".") + 1) || classOf(root) : "",
+    metadata: Object.fromEntries(inventory.metadata),
+    tensors: inventory.tensors,
+    modules: inventory.modules,
+    graph: null,
+    classes,
+    warnings: [...codeWarnings(classes, LOADER, format === SCRIPT), ...inventory.warnings]
+  };
+}

@@ -1,0 +1,201 @@
+// The code of a module between those that it calls in containers: `x = x + self.blocks[i](x)`.
+
+import { describe, expect, it } from "vitest";
+import { container, leaf, lineOf, payloadOf, sequence, type Spec } from "../../../testing/payloads";
+import { measurer } from "../../shared/base/canvas";
+import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
+import { buildFlowScene } from "./flow_scene";
+import { Hierarchy } from "../../shared/model/hierarchy";
+import { GraphStore } from "../../shared/model/graph_store";
+import type { Scene } from "../scene/scene_types";
+
+/** One step after the other: in a call of its own of the module with this path, or "+" of the model's code; what it reads. */
+type Step = [path: string, ...inputs: number[]];
+const NUMBER = -1; // among what a step reads: a number in the code, as a tensor
+
+function draw(
+  spec: Spec,
+  program: readonly Step[],
+  expanded: string[],
+  state: Partial<Parameters<typeof start>[0]> = {}
+) {
+  const tree = new Hierarchy(payloadOf(spec));
+  const node = (path: string) => (path === "+" ? 0 : (tree.find(path) ?? -1));
+  const called = program.filter(([path]) => path !== "+");
+  const flow = lineOf(program.map(([path]) => node(path)), "aten::add"); // prettier-ignore
+  flow.calls = {
+    node: [0, ...called.map(([path]) => node(path))],
+    parent: [-1, ...called.map(() => 0)],
+    inputs: [[0], ...called.map(([, ...inputs]) => inputs)],
+    outputs: [[program.length], ...called.map(one => [program.indexOf(one) + 1])]
+  };
+  flow.steps.call = program.map(one => called.indexOf(one) + 1);
+  const ofCode = () =>
+    [flow.values.step.push(-1), flow.values.shape.push(0), flow.values.dtype.push(0), flow.values.axes.push([])][0] - 1;
+  flow.steps.inputs = program.map(([, ...inputs]) => inputs.map(value => (value === NUMBER ? ofCode() : value)));
+  return start({ tree, flow, expanded, ...state });
+}
+
+function start({
+  tree,
+  flow,
+  ...state
+}: {
+  tree: Hierarchy;
+  flow: ReturnType<typeof lineOf>;
+  expanded: string[];
+  shown?: Map<number, number>;
+}): Scene {
+  const h = new Hierarchy({ ...tree.payload, traced: true, flow });
+  const options = { level: "hierarchy", pages: new Map<number, number>() } as const;
+  return buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(state), measurer(), options) as Scene;
+}
+
+const nameOf = ({ nodes }: Scene, place: number) => nodes[place].path ?? nodes[place].title;
+const links = (scene: Scene) =>
+  scene.edges.map(({ source, target }) => `${nameOf(scene, source)} → ${nameOf(scene, target)}`);
+const glyphs = ({ nodes }: Scene) => nodes.filter(node => node.isGlyph).map(({ title }) => title);
+const run = (count: number, cls = "Block") =>
+  sequence(
+    "ModuleList",
+    Array.from({ length: count }, () => leaf(cls))
+  );
+
+describe("numbers in the code", () => {
+  it("are counted with what alone reads them: no card stands there that nothing leads to", () => {
+    const spec = container("Net", [["first", leaf("First")], ["head", leaf("Head")]]); // prettier-ignore
+    const scene = draw(spec, [["first", 0], ["+", NUMBER, NUMBER], ["+", 1, 2], ["head", 3]], []); // prettier-ignore
+    expect(glyphs(scene)).toEqual(["+ ×2"]);
+    expect(links(scene)).toEqual(["input x → first", "first → + ×2", "+ ×2 → head", "head → output"]);
+  });
+
+  it("are no part of what is read from inputs", () => {
+    const spec = container("Net", [["first", leaf("First")], ["head", leaf("Head")]]); // prettier-ignore
+    const scene = draw(spec, [["first", 0], ["+", 0, NUMBER], ["+", 1, 2], ["head", 3]], []); // prettier-ignore
+    expect(links(scene)).toContain("input x → +");
+  });
+});
+
+describe("code between modules in a container that is not called", () => {
+  const blocks = container("Net", [["blocks", run(3)], ["head", leaf("Head")]]); // prettier-ignore
+  const residual: Step[] = [["blocks.0", 0], ["+", 0, 1], ["blocks.1", 2], ["+", 2, 3], ["blocks.2", 4], ["+", 4, 5], ["head", 6]]; // prettier-ignore
+
+  it("is one card for all members of a folded run, which nothing leads back to", () => {
+    const scene = draw(blocks, residual, ["blocks"]);
+    expect(glyphs(scene)).toEqual(["+"]);
+    expect(links(scene).sort()).toEqual(
+      ["input x → blocks.0", "input x → +", "blocks.0 → +", "+ → head", "head → output"].sort()
+    );
+  });
+
+  it("stands in each member where that is a container itself", () => {
+    const pair = () => sequence("ModuleList", [leaf("Attention"), leaf("Mlp")]);
+    const spec = container("Net", [["layers", sequence("ModuleList", [pair(), pair(), pair()])], ["head", leaf("Head")]]); // prettier-ignore
+    const program = [0, 1, 2].flatMap((layer): Step[] => {
+      const x = 4 * layer;
+      return [
+        [`layers.${layer}.0`, x],
+        ["+", x, x + 1],
+        [`layers.${layer}.1`, x + 2],
+        ["+", x + 2, x + 3]
+      ];
+    });
+    const scene = draw(spec, [...program, ["head", 12]], ["layers", "layers.0"]);
+    const frame = scene.nodes.findIndex(({ path }) => path === "layers.0");
+    expect(glyphs(scene)).toEqual(["+", "+"]);
+    expect(scene.nodes.filter(node => node.isGlyph).every(({ parent }) => parent === frame)).toBe(true);
+    expect(links(scene)).toContain("+ → head");
+  });
+
+  it("stands in each member that alone it reads, where the next one reads it", () => {
+    const fork = () => container("ModuleDict", [["left", leaf("Left")], ["right", leaf("Right")]]); // prettier-ignore
+    const spec = container("Net", [["forks", sequence("ModuleList", [fork(), fork(), fork()])], ["head", leaf("Head")]]); // prettier-ignore
+    const program = [0, 1, 2].flatMap((at): Step[] => {
+      const x = 3 * at;
+      return [[`forks.${at}.left`, x], [`forks.${at}.right`, x], ["+", x + 1, x + 2]]; // prettier-ignore
+    });
+    const scene = draw(spec, [...program, ["head", 9]], ["forks", "forks.0"]);
+    const frame = scene.nodes.findIndex(({ path }) => path === "forks.0");
+    expect(scene.nodes.filter(node => node.isGlyph).map(({ parent }) => parent)).toEqual([frame]);
+    expect(links(scene).sort()).toEqual(
+      [
+        "input x → forks.0.left",
+        "input x → forks.0.right",
+        "forks.0.left → +",
+        "forks.0.right → +",
+        "+ → head",
+        "head → output"
+      ].sort()
+    );
+  });
+
+  it("is folded with two runs that take turns, and what one gives to the other is seen", () => {
+    const spec = container("Net", [["attn", run(3, "Attention")], ["mlp", run(3, "Mlp")], ["head", leaf("Head")]]); // prettier-ignore
+    const program = [0, 1, 2].flatMap((layer): Step[] => {
+      const x = 4 * layer;
+      return [
+        [`attn.${layer}`, x],
+        ["+", x, x + 1],
+        [`mlp.${layer}`, x + 2],
+        ["+", x + 2, x + 3]
+      ];
+    });
+    for (const open of [[], ["attn", "mlp"]]) {
+      const scene = draw(spec, [...program, ["head", 12]], open);
+      const [attn, mlp] = open.length > 0 ? ["attn.0", "mlp.0"] : ["attn", "mlp"];
+      expect(glyphs(scene)).toEqual(["+", "+"]);
+      expect(links(scene)).toEqual(expect.arrayContaining([`${attn} → +`, `+ → ${mlp}`, `${mlp} → +`, "+ → head"]));
+    }
+  });
+});
+
+describe("a folded run", () => {
+  const spec = container("Net", [["a", leaf("A")], ["b", leaf("B")], ["blocks", sequence("ModuleList", Array.from({ length: 3 }, () => container("Block", [["inner", leaf("Inner")]])))]]); // prettier-ignore
+  const program: Step[] = [["a", 0], ["b", 0], ["blocks.0.inner", 1], ["blocks.1.inner", 3, 2], ["blocks.2.inner", 4]]; // prettier-ignore
+
+  it("gets what only members that are not drawn read, at the frame of the one that is", () => {
+    expect(links(draw(spec, program, ["blocks", "blocks.0"]))).toContain("b → blocks.0");
+    const tree = new Hierarchy(payloadOf(spec));
+    const [first, third] = [tree.find("blocks.0"), tree.find("blocks.2")] as [number, number];
+    const other = draw(spec, program, ["blocks", "blocks.2"], { shown: new Map([[first, third]]) });
+    expect(links(other)).toEqual(expect.arrayContaining(["a → blocks.2", "b → blocks.2"]));
+  });
+
+  it("is none where members give to each other in other ways, up to many", () => {
+    const cells = (count: number) => {
+      const net = container("Net", [["cells", run(count)]]);
+      const steps = Array.from({ length: count }, (_, i): Step => [`cells.${i}`, i === 1 ? 0 : Math.max(0, i - 1)]);
+      return draw(net, steps, ["cells"]).nodes.filter(({ kind }) => kind === "fold").length;
+    };
+    expect([cells(16), cells(40)]).toEqual([0, 1]);
+  });
+
+  it("is none where one module stands between two", () => {
+    const layer = container("Net", [["attn", leaf("Attention")], ["mlp", leaf("Mlp")], ["norm1", leaf("Norm")], ["norm2", leaf("Norm")]]); // prettier-ignore
+    const steps: Step[] = [["attn", 0], ["+", 0, 1], ["norm1", 2], ["mlp", 3], ["+", 3, 4], ["norm2", 5]]; // prettier-ignore
+    const scene = draw(layer, steps, []);
+    expect(scene.nodes.filter(({ kind }) => kind === "fold")).toEqual([]);
+    expect(links(scene)).toEqual(expect.arrayContaining(["+ → norm1", "norm1 → mlp", "mlp → +", "+ → norm2"]));
+    expect(glyphs(scene)).toEqual(["+", "+"]);
+  });
+
+  it("leads to the card of its code from which others read what it made", () => {
+    const net = container("Net", [["b", leaf("B")], ["cells", run(3)], ["other", leaf("Other")]]); // prettier-ignore
+    const steps: Step[] = [["b", 0], ["+", 0, 1], ["cells.0", 2], ["+", 1, 3], ["cells.1", 4], ["+", 1, 5], ["cells.2", 6], ["other", 6]]; // prettier-ignore
+    expect(links(draw(net, steps, ["cells"]))).toEqual(
+      expect.arrayContaining(["+ → cells.0", "+ → other", "cells.0 → +"])
+    );
+  });
+
+  it("has no card of its code that leads nowhere", () => {
+    const net = container("Net", [
+      ["up", leaf("Up")],
+      ["cells", run(3)]
+    ]);
+    const steps: Step[] = [["cells.0", 0], ["up", 1], ["+", 1, 2], ["cells.1", 3], ["up", 4], ["+", 4, 5], ["cells.2", 6]]; // prettier-ignore
+    const scene = draw(net, steps, ["cells"]);
+    const starts = new Set(scene.edges.map(({ source }) => source));
+    expect(glyphs(scene)).toEqual(["+"]);
+    expect(scene.nodes.every(({ isGlyph }, place) => !isGlyph || starts.has(place))).toBe(true);
+  });
+});

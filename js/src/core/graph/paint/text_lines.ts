@@ -1,0 +1,219 @@
+// Lines of text on cards and frames, cut to their room once and not at every frame; larger ones when the graph is zoomed out.
+
+import { CARD } from "../scene/cards";
+import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
+import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
+import { HEADER, type PaintItem, TITLE } from "./paint_items";
+import type { SceneNode } from "../scene/scene_types";
+
+export interface Line {
+  text: string;
+  x: number; // from the card's corner
+  y: number;
+  font: string;
+  size: number;
+  bold: boolean;
+  strong: boolean;
+  centred: boolean;
+}
+
+const LEFT = 18; // text begins right of the family mark
+
+export function linesOf(item: PaintItem, measure: Measure): Line[] {
+  const { node } = item;
+  if (node.kind === "group") {
+    return headerLines(item, measure);
+  }
+  if (node.isGlyph) {
+    return glyphLines(item, measure);
+  }
+  return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item)] : cardLines(item, measure);
+}
+
+function pillLine({ node, box }: PaintItem): Line {
+  const font = fontOf(FONT.title, false);
+  const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
+  return { text: node.title, x, y, font, size: FONT.title, bold: false, strong: false, centred: true };
+}
+
+/** The name in the middle, below it what becomes of the shape. */
+function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line[] {
+  const left = container ? CARD.chevron : 0;
+  const [width, height] = [box[2] - left, box[3]];
+  const centred = (text: string, y: number, size: number, strong: boolean): Line => {
+    const shown = truncated(text, width - 10, size, strong, measure);
+    return {
+      text: shown,
+      x: left + width / 2,
+      y,
+      font: fontOf(size, strong),
+      size,
+      bold: strong,
+      strong,
+      centred: true
+    };
+  };
+  return node.detail === ""
+    ? [centred(node.title, height / 2 + 0.5, FONT.title, true)]
+    : [
+        centred(node.title, GLYPH / 2 + 1, FONT.title, true),
+        ...changeLines(node.detail).map((text, at) => centred(text, GLYPH + LINE * (at + 0.2), FONT.text, false))
+      ];
+}
+
+function cardLines(item: PaintItem, measure: Measure): Line[] {
+  const { node, box } = item;
+  const room = box[2] - LEFT - 10;
+  const chevron = item.container ? CARD.chevron - 4 : 0; // left of the title
+  const titleRoom = room - badgesWidth(item, measure) - chevron;
+  const rows = [node.subtitle, node.detail].filter(text => text !== "");
+  const top = rows.length === 0 ? box[3] / 2 : TITLE;
+  return [
+    line(node, node.title, LEFT + chevron, top, FONT.title, true, true, titleRoom, measure),
+    ...rows.map((text, i) => line(node, text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
+  ];
+}
+
+/** slot · class · what is inside */
+function headerLines(item: PaintItem, measure: Measure): Line[] {
+  const { node, box } = item;
+  const right = box[2] - badgesWidth(item, measure) - (item.fill ? 36 : 14);
+  const lines: Line[] = [];
+  let x = 30;
+  const add = (text: string, size: number, bold: boolean, strong: boolean) => {
+    if (text !== "" && right - x > 24) {
+      const next = line(node, text, x, HEADER, size, bold, strong, right - x, measure);
+      lines.push(next);
+      x += measure(next.text, size, bold) + 8;
+    }
+  };
+  add(node.subtitle || node.title, FONT.title, true, true);
+  add(node.subtitle ? node.title : "", 12, false, true);
+  add(node.detail, FONT.text, false, false);
+  return lines;
+}
+
+function badgesWidth({ node, flag }: PaintItem, measure: Measure): number {
+  const width = (text: string) => (text === "" ? 0 : measure(text, FONT.text, true) + 14);
+  return width(node.badge) + width(flag);
+}
+
+function line(
+  { name }: SceneNode,
+  text: string,
+  x: number,
+  y: number,
+  size: number,
+  bold: boolean,
+  strong: boolean,
+  room: number,
+  measure: Measure
+): Line {
+  const cut = text === name ? truncatedName : truncated;
+  return {
+    text: cut(text, room, size, bold, measure),
+    x,
+    y,
+    font: fontOf(size, bold),
+    size,
+    bold,
+    strong,
+    centred: false
+  };
+}
+
+// What stands on cards and frames when they are small on the screen: names, larger for it, with the class where there is
+// room for all of it, and at last those of frames only.
+
+const READABLE = 9; // CSS pixels of a name on the screen
+const STEP = 2; // sizes grow in steps, so that widths need not be measured at every zoom
+const HIGHEST = { card: 0.5, small: 0.8, header: 30 }; // of a card's height; units of a header's 42
+const SMALL_CARD = 40;
+const ZOOMED_LEFT = 8;
+const RIGHT = 3; // of small cards
+const BESIDE_MARK = 14; // text begins right of the mark of its family
+const LETTER = 1.25; // height of a line for its size
+const SMALLER = 0.9; // letters of a class, for those of the name above it
+const NARROW = 2; // of the small cards of operators, whose sign fills them
+const NAMELESS = 0.29; // zoom below which cards have no names
+const SMALL_FRAME = 420; // CSS pixels: in a smaller one its name says more than those inside
+const NAME = 13; // CSS pixels of a frame's name over its inside
+
+/** Whether what is written at its own size can be read. */
+export function isReadable(zoom: number): boolean {
+  return FONT.title * zoom >= READABLE;
+}
+
+/** The name of a card or of a frame's header, as large as it has to be; nothing where there is no room for that. */
+export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Line[] {
+  const { node, box } = item;
+  const size = Math.ceil(READABLE / zoom / STEP) * STEP;
+  if (node.kind === "group") {
+    if (size > HIGHEST.header) return [];
+    return [zoomedLine(named(item, box[2] - 2 * ZOOMED_LEFT, size, measure), ZOOMED_LEFT, HEADER, size, false)];
+  }
+  if (size > (box[3] < SMALL_CARD ? HIGHEST.small : HIGHEST.card) * box[3]) return [];
+  const isPill = node.kind === "pseudo" && node.target === undefined;
+  if (isPill || node.isGlyph) return [signLine(item, size, measure)];
+  const left = BESIDE_MARK;
+  const room = box[2] - left - RIGHT;
+  const [x, y] = [left + room / 2, box[3] / 2];
+  const name = zoomedLine(named(item, room, size, measure), x, y, size, true);
+  const kind = classLine(item, size, room, measure);
+  if (!kind) return [name];
+  const apart = (LETTER * size) / 2;
+  return [
+    { ...name, y: y - apart },
+    { ...kind, x, y: y + apart }
+  ];
+}
+
+/** Of an operator, or of an end: the sign, or as much of the word as there is room for. */
+function signLine({ node, box }: PaintItem, size: number, measure: Measure): Line {
+  const room = box[2] - 2 * (box[3] >= SMALL_CARD ? ZOOMED_LEFT : NARROW);
+  const isBold = node.kind !== "pseudo";
+  const text = truncated(node.title, room, size, isBold, measure);
+  return { ...zoomedLine(text, box[2] / 2, box[3] / 2, size, true), font: fontOf(size, isBold), bold: isBold };
+}
+
+/** The class, which goes below a name, unless it says the same or has no room. */
+function classLine({ node, box }: PaintItem, nameSize: number, room: number, measure: Measure): Line | undefined {
+  const size = Math.ceil(SMALLER * nameSize);
+  const isHigh = LETTER * (nameSize + size) <= box[3] - 2;
+  if (!node.name || node.name === node.title || !isHigh || measure(node.title, size, false) > room) return undefined;
+  return { ...zoomedLine(node.title, 0, 0, size, true), font: fontOf(size, false), bold: false, strong: false };
+}
+
+function zoomedLine(text: string, x: number, y: number, size: number, centred: boolean): Line {
+  return { text, x, y, font: fontOf(size, true), size, bold: true, strong: true, centred };
+}
+
+/** The frames that are named over their inside: the outermost whose inside cannot be read and that are small themselves. */
+export function namedFrames<Frame extends { item: PaintItem }>(frames: readonly Frame[], zoom: number): Set<Frame> {
+  const named = new Set<Frame>();
+  const inside: PaintItem["box"][] = [];
+  if (zoom >= NAMELESS) return named; // cards and headers say more
+  for (const frame of frames) {
+    const [x, y, width, height] = frame.item.box;
+    const isInside = inside.some(([left, top, w, h]) => x >= left && y >= top && x < left + w && y < top + h);
+    if (!isInside && width * zoom < SMALL_FRAME && height * zoom > 2 * NAME) {
+      named.add(frame);
+      inside.push(frame.item.box);
+    }
+  }
+  return named;
+}
+
+/** The name in the middle of a frame. */
+export function nameLine(item: PaintItem, zoom: number, measure: Measure): Line {
+  const size = Math.ceil(NAME / zoom / STEP) * STEP;
+  const { box } = item;
+  return zoomedLine(named(item, box[2] - ZOOMED_LEFT, size, measure), box[2] / 2, box[3] / 2, size, true);
+}
+
+/** "layer3 ×6", of what has no name of its own its class. */
+function named({ node }: PaintItem, room: number, size: number, measure: Measure): string {
+  const { name, title, subtitle, kind, badge } = node;
+  const text = name || (kind === "group" && subtitle) || title;
+  return truncatedName(text, room, size, true, measure, badge && ` ${badge}`);
+}

@@ -1,0 +1,147 @@
+// The scene of a hierarchy in its present state: cards, frames and edges, without positions.
+
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene, type SceneEdge, type SceneNode } from "./scene_types";
+import type { Hierarchy, Link } from "../../shared/model/hierarchy";
+import type { Measure } from "../../shared/base/canvas";
+import { visibleRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../../shared/model/expansion";
+import { EdgeLifter, addToGroups } from "./scene_edges";
+import { headerWidth, linkCard, moduleCard, MAX_LINKS, pillCard } from "./cards";
+import type { GraphStore } from "../../shared/model/graph_store";
+import type { LayoutGroup } from "../../layout/types";
+
+/** `pages`: the first row drawn of a container with more than `window` rows; `traced`: data edges instead of the order. */
+export function buildScene(
+  h: Hierarchy,
+  store: GraphStore,
+  measure: Measure,
+  pages: ReadonlyMap<number, number> = new Map(),
+  traced = h.payload.traced,
+  window = WINDOW
+): Scene {
+  return new SceneBuilder(h, store, measure, pages, traced, window).build();
+}
+
+class SceneBuilder {
+  private readonly nodes: SceneNode[] = [];
+  private readonly edges: SceneEdge[] = [];
+  private readonly groups: LayoutGroup[] = [];
+  private readonly placeOf = new Map<number, number>(); // node of the hierarchy -> place
+  private readonly open: ReadonlySet<number>;
+  private readonly focus: number;
+  private readonly isOrdered: boolean; // tensors of a file are in no order that means anything
+  private count = 0;
+  private capped = false;
+
+  constructor(
+    private readonly h: Hierarchy,
+    private readonly store: GraphStore,
+    private readonly measure: Measure,
+    private readonly pages: ReadonlyMap<number, number>,
+    private readonly traced: boolean,
+    private readonly window: number
+  ) {
+    this.open = openNodes(h, store.get("expanded"));
+    this.focus = store.get("focus");
+    this.isOrdered = traced || !h.payload.file;
+  }
+
+  build(): Scene {
+    const top = this.addGroup(-1, this.focus);
+    const pending = [...top];
+    // breadth first, so that the limit cuts off depth before it cuts off siblings
+    for (let at = 0; at < pending.length; at++) {
+      pending.push(...this.openGroup(pending[at]));
+    }
+    if (this.traced) {
+      this.addDataEdges();
+    }
+    addToGroups(this.nodes, this.edges, this.groups, this.measure);
+    this.groups.reverse();
+    const { nodes, edges, groups, count, capped } = this;
+    return { nodes, edges, groups, count, capped };
+  }
+
+  /** Draws the inside of an open card; the places of what was added. */
+  private openGroup(place: number): number[] {
+    const { index } = this.nodes[place];
+    if (index < 0 || !this.open.has(index)) {
+      return [];
+    }
+    const rows = Math.min(this.window, visibleRows(this.h, this.store, index).length);
+    if (this.count + rows > hardLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
+      this.capped = true;
+      return [];
+    }
+    const node = this.nodes[place];
+    node.kind = "group";
+    node.size = [Math.max(node.size[0], headerWidth(node, this.measure)), 0];
+    return this.addGroup(place, index);
+  }
+
+  /** The canvas (place -1) or a frame, with its children in a chain. */
+  private addGroup(place: number, container: number): number[] {
+    const all = this.h.isContainer(container) ? visibleRows(this.h, this.store, container) : [container];
+    const start = Math.min(this.pages.get(container) ?? 0, Math.max(0, all.length - this.window));
+    const rows = all.slice(start, start + this.window);
+    const items: number[] = [];
+    const isBetween = place < 0 && this.isOrdered;
+    if (isBetween) {
+      items.push(this.addPseudo(INPUT, "input", place));
+    }
+    if (start > 0) {
+      items.push(this.addPseudo(BEFORE + this.h.path(container), `⋯ ${start} before`, place));
+    }
+    items.push(...rows.map(row => this.addCard(row, place)));
+    if (start + rows.length < all.length) {
+      const rest = all.length - start - rows.length;
+      items.push(this.addPseudo(AFTER + this.h.path(container), `⋯ ${rest} more`, place));
+    } else {
+      const links = this.h.links(container).slice(0, MAX_LINKS);
+      items.push(...links.map(link => this.addLink(container, link, place)));
+    }
+    if (isBetween) {
+      items.push(this.addPseudo(OUTPUT, "output", place));
+    }
+    this.groups.push({ node: place, items, nets: [] });
+    if (!this.traced && this.isOrdered) {
+      items.slice(1).forEach((item, i) => this.addEdge(items[i], item, "order", ""));
+    }
+    return items;
+  }
+
+  private addEdge(source: number, target: number, kind: SceneEdge["kind"], label: string): void {
+    const id = `\u0000edge:${this.nodes[source].id}\u0000${this.nodes[target].id}`;
+    this.edges.push({ id, source, target, kind, label });
+  }
+
+  private addCard(node: number, parent: number): number {
+    this.count++;
+    this.placeOf.set(node, this.nodes.length);
+    return this.add(moduleCard(this.h, this.store, this.measure, node, parent));
+  }
+
+  private addPseudo(id: string, title: string, parent: number): number {
+    return this.add(pillCard(this.measure, id, title, parent));
+  }
+
+  private addLink(container: number, link: Link, parent: number): number {
+    return this.add(linkCard(this.h, this.measure, container, link, parent));
+  }
+
+  private add(node: SceneNode): number {
+    this.nodes.push(node);
+    return this.nodes.length - 1;
+  }
+
+  /** Places of the input and output pills. */
+  private ends(): { input: number; output: number } {
+    const { items } = this.groups[0];
+    return { input: items[0], output: items[items.length - 1] };
+  }
+
+  /** Every data edge between what is drawn. */
+  private addDataEdges(): void {
+    const lifter = new EdgeLifter(this.h, this.nodes, this.placeOf, this.focus, this.ends());
+    lifter.edges().forEach(({ source, target, label }) => this.addEdge(source, target, "data", label));
+  }
+}

@@ -1,0 +1,79 @@
+// Colors of the charts: those of the page's theme, colors of modules and dashes of runs, legible on light and dark.
+
+import { PALETTE } from "../../../generated/palette";
+import { MISSING_COLOR } from "../../shared/stage/color";
+import { mix, readable, readTheme } from "../../shared/stage/theme";
+
+// Colors of modules and dashes of runs: told apart by every kind of color vision, on light and on dark ground.
+
+const { light, dark } = PALETTE.lines;
+
+export const COLORS = light.length;
+
+/** The color in a slot of the book below. */
+export function lineColor(slot: number, isDark: boolean): string {
+  const set = isDark ? dark : light;
+  return set[slot % set.length];
+}
+
+const DASHES: readonly (readonly number[])[] = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4, 2, 4, 2, 4]];
+
+/** The dash of a run's lines, in CSS pixels; the first run's are solid. */
+export function runDash(run: number): readonly number[] {
+  return DASHES[run % DASHES.length];
+}
+
+/** Remembers which module has which color, for as long as it is drawn. */
+export class ColorBook {
+  private readonly slots = new Map<string, number>();
+
+  /** The slots of the keys that are drawn now; those that were drawn before keep theirs. */
+  slotsOf(keys: readonly string[]): number[] {
+    const drawn = new Set(keys);
+    for (const key of [...this.slots.keys()]) if (!drawn.has(key)) this.slots.delete(key);
+    const used = new Array<number>(COLORS).fill(0);
+    for (const slot of this.slots.values()) used[slot] += 1;
+    for (const key of drawn) {
+      if (this.slots.has(key)) continue;
+      const slot = used.indexOf(Math.min(...used));
+      used[slot] += 1;
+      this.slots.set(key, slot);
+    }
+    return keys.map(key => this.slots.get(key) ?? 0);
+  }
+}
+
+export interface ChartTheme {
+  readonly dark: boolean;
+  readonly ground: string;
+  readonly text: string;
+  readonly muted: string; // axis texts: at least 4.5 to 1
+  readonly grid: string;
+  readonly axis: string;
+  readonly empty: string; // cells without a value
+  readonly warn: string;
+  readonly accent: string;
+  readonly font: string; // the family alone
+  line(slot: number): string;
+}
+
+export function readChartTheme(element: HTMLElement): ChartTheme {
+  const { surface: ground, text, muted, accent, dark } = readTheme(element);
+  return {
+    dark,
+    ground,
+    text,
+    muted: readable(muted, text, ground),
+    grid: mix(ground, text, 0.09),
+    axis: mix(ground, text, 0.3),
+    empty: mix(ground, MISSING_COLOR, dark ? 0.16 : 0.45),
+    warn: readable(PALETTE.warning, text, ground, 3),
+    accent: readable(accent, text, ground),
+    font: getComputedStyle(element).fontFamily || "sans-serif",
+    line: slot => lineColor(slot, dark)
+  };
+}
+
+export function sameTheme(a: ChartTheme, b: ChartTheme): boolean {
+  return (["ground", "text", "muted", "accent", "font", "dark"] as const).every(key => a[key] === b[key]);
+}

@@ -1,0 +1,180 @@
+// The selection of series to draw: of one metric and phase, those of the ticked modules, or of a few when none is ticked.
+
+import type { Entry, Kind, MetricData } from "./metric_data";
+import { type AutoSelection, autoSelection } from "./auto_selection";
+import type { PanelStore, PanelView, Phase } from "../base/state";
+import { layeredMetric, metricStats } from "./metric_stats";
+
+export interface SelectedSeries {
+  readonly series: number; // index in the catalog
+  readonly entry: Entry;
+  readonly label: string;
+  readonly suffix: string; // the end of the label: what tells the series of one module apart
+}
+
+/** How many modules are drawn when none is ticked: as many as are seen at once. */
+export const AUTO_COUNT = 8;
+const AUTO_HISTOGRAMS = 6;
+/** How many lines are drawn at all. */
+export const MAX_LINES = 96;
+const WHOLE_MODEL = "whole model";
+
+export function kindOf(view: PanelView): Kind {
+  return view === "histogram" ? "histograms" : "numbers";
+}
+
+/** The metric that is drawn: the chosen one where the view can show it, else the view's own choice; "" is none. */
+export function metricOf(data: MetricData, store: PanelStore): string {
+  const view = store.get("view");
+  const kind = kindOf(view);
+  const chosen = store.get("metric");
+  if (chosen && data.index(kind, chosen)) return chosen;
+  const other: Kind = kind === "numbers" ? "histograms" : "numbers";
+  if (chosen && !data.index(other, chosen)) return chosen; // its values may still come
+  return view === "heatmap" ? layeredMetric(data) : (data.metrics(kind)[0] ?? "");
+}
+
+/**
+ * The phase that is drawn: the chosen one, or the other one where the metric has values in that alone. Somebody who
+ * waits for the first values of eval is shown none of train.
+ */
+function phaseOf(data: MetricData, store: PanelStore): Phase {
+  const phase = store.get("phase");
+  if (phase === "both") return phase;
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  const has = (wanted: Phase) => index?.series.some(series => data.entries[series]?.phase === wanted) ?? false;
+  const other: Phase = phase === "train" ? "eval" : "train";
+  if (has(phase) || !has(other)) return phase;
+  return phase === "train" || data.entries.some(entry => entry?.phase === phase) ? other : phase;
+}
+
+/** Whether the metric has values of layers, and not of the whole run alone. */
+export function hasLayers(data: MetricData, metric: string): boolean {
+  return [...(data.index("numbers", metric)?.modules ?? [])].some(module => module !== "");
+}
+
+const DECADES = 2; // from here on a linear scale shows the greatest values alone
+
+/**
+ * Whether values are drawn on a logarithmic scale: as chosen, else where those of several layers are positive and span
+ * decades. Colors end at percentiles, so their core counts; lines are drawn up to the last value.
+ */
+export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
+  const chosen = store.get("logScale");
+  const view = store.get("view");
+  if (chosen !== null || view === "histogram") return chosen ?? false;
+  if (modulesOf(data, store).length < 2) return false;
+  const { decades } = metricStats(data, "numbers", metricOf(data, store), phaseOf(data, store), store.get("paused"));
+  return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
+}
+
+/** The modules that have the metric, in the order in which they came. */
+export function modulesOf(data: MetricData, store: PanelStore): string[] {
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  return index ? [...index.modules] : [];
+}
+
+interface Chosen {
+  readonly modules: readonly string[];
+  readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
+  readonly reasons: AutoSelection["reasons"]; // why the panel chose a module, where it had to choose
+  readonly words: string; // the choice in one sentence, or ""
+  readonly told: string; // what the reasons are, or ""
+}
+
+/** The modules whose series are drawn. */
+export function chosenModules(data: MetricData, store: PanelStore): Chosen {
+  const offered = modulesOf(data, store);
+  const selected = store.get("selected");
+  const ticked = new Set(store.get("modules"));
+  const chosen = offered.filter(module => ticked.has(module));
+  const isOffered = selected !== null && offered.includes(selected);
+  const plain = { isOwn: chosen.length === 0, reasons: new Map<string, string>(), words: "", told: "" };
+  if (chosen.length) {
+    const isAdded = isOffered && !ticked.has(selected);
+    return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, ...plain };
+  }
+  if (store.get("view") === "heatmap") return { modules: offered, ...plain };
+  return isOffered ? { modules: [selected], ...plain } : { ...plain, ...topDeviating(data, store) };
+}
+
+/** How many modules a view draws of its own accord. */
+export function autoCount(view: PanelView): number {
+  return view === "heatmap" ? Infinity : view === "histogram" ? AUTO_HISTOGRAMS : AUTO_COUNT;
+}
+
+/** Of the modules so many as differ most, whatever is ticked. */
+export function topDeviating(
+  data: MetricData,
+  store: PanelStore,
+  modules: readonly string[] = modulesOf(data, store),
+  most = Math.min(AUTO_COUNT, autoCount(store.get("view")))
+): AutoSelection {
+  const [phase, isPaused] = [phaseOf(data, store), store.get("paused")];
+  const kind = kindOf(store.get("view"));
+  return autoSelection(data, modules, most, { kind, metric: metricOf(data, store), phase, isPaused });
+}
+
+/** Whether what is searched for stands in a module's path. */
+export function matchesQuery(module: string, query: string): boolean {
+  const text = nameOf(module).toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every(term => text.includes(term));
+}
+
+/** The series of the lines or of the histograms that are drawn. */
+export function selectedSeries(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
+  const modules = new Set(chosenModules(data, store).modules);
+  return seriesOf(data, store, runs, modules);
+}
+
+/** The rows of the heat map: the drawn modules that the search finds, one run after the other. */
+export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
+  const query = store.get("query");
+  const modules = new Set(chosenModules(data, store).modules.filter(module => matchesQuery(module, query)));
+  const rows = seriesOf(data, store, [], modules);
+  return runs.length > 1 ? rows.sort((a, b) => a.entry.run - b.entry.run) : rows;
+}
+
+function seriesOf(
+  data: MetricData,
+  store: PanelStore,
+  runs: readonly string[],
+  modules: ReadonlySet<string>
+): SelectedSeries[] {
+  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  const phase = phaseOf(data, store);
+  const found: { series: number; entry: Entry }[] = [];
+  for (const series of index?.series ?? []) {
+    const entry = data.entries[series];
+    if (entry && modules.has(entry.module) && (phase === "both" || entry.phase === phase)) {
+      found.push({ series, entry });
+    }
+  }
+  const reused = new Set(found.filter(({ entry }) => entry.call > 0).map(({ entry }) => entry.module));
+  const isOther = phase !== store.get("phase"); // than the one that was chosen: the names say it
+  const phases = isOther || new Set(found.map(({ entry }) => entry.phase)).size > 1;
+  return found.map(({ series, entry }) => {
+    const suffix = suffixOf(entry, runs, reused, phases);
+    return { series, entry, label: nameOf(entry.module) + suffix, suffix };
+  });
+}
+
+/** Only as much as tells the series apart. */
+function suffixOf(entry: Entry, runs: readonly string[], reused: ReadonlySet<string>, phases: boolean): string {
+  const parts: string[] = [];
+  if (reused.has(entry.module)) parts.push(`call ${entry.call + 1}`);
+  if (phases) parts.push(entry.phase);
+  if (runs.length > 1) parts.push(runName(runs, entry.run));
+  return parts.map(part => ` · ${part}`).join("");
+}
+
+export function nameOf(module: string): string {
+  return module === "" ? WHOLE_MODEL : module;
+}
+
+export function runName(runs: readonly string[], run: number): string {
+  return runs[run] ?? `run ${run + 1}`;
+}

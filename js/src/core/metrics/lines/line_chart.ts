@@ -1,0 +1,378 @@
+// Lines over steps: uPlot has the axes, the cursor, the drag and the strokes; the paths are ours.
+
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { Debounced, Disposers, el, listen } from "../../shared/ui/dom";
+import {
+  bindChartKeys,
+  type ChartLine,
+  type ChartPicture,
+  nearestReading,
+  nearestStep,
+  type Reading,
+  readingsAt
+} from "./chart_picture";
+import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
+import { polylineStroke, tracePath } from "../data/polyline";
+import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
+import type { Span } from "../base/state";
+import { type ChartTheme, sameTheme } from "../base/chart_theme";
+import { Tooltip } from "../../shared/ui/tooltip";
+import { canDraw, pixelRatio } from "../../shared/base/canvas";
+
+interface ChartEvents {
+  zoom(span: Span | null): void;
+  hover(step: number | null): void;
+  pick(module: string): void;
+}
+
+const FADED = 0.15; // of the lines beside the one that is pointed at
+const NEAR = 24; // pixels from a line that still count as a click on it
+const DOUBLE_CLICK = 250; // ms; a click that may be the first of two waits so long
+const VERY_MANY = 20_000; // points of all lines that are drawn less finely
+const TIP_ROWS = 10;
+const DOT = 2.4;
+const AXIS_FONT = 11;
+const MIN_WIDTH = 80;
+
+export class LineChart {
+  private readonly disposers = new Disposers();
+  private readonly tip: Tooltip;
+  private readonly dots: HTMLElement[] = [];
+  private plot?: uPlot;
+  private flags?: Flags;
+  private picture?: ChartPicture;
+  private pointed: number | null = null;
+  private axisWidth = 0;
+  private keyStep: number | null = null; // where the keyboard has put the cursor
+  private readonly clicked = new Debounced(() => this.click(), DOUBLE_CLICK);
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly events: ChartEvents
+  ) {
+    host.classList.add("mkg-metric-chart");
+    host.tabIndex = 0;
+    host.setAttribute("role", "group");
+    this.tip = new Tooltip(host);
+    if (!canDraw()) host.prepend(el("canvas"));
+    this.disposers.add(
+      bindChartKeys(host, {
+        picture: () => this.picture,
+        cursorStep: () => this.keyStep ?? this.cursorStep(),
+        moveTo: step => this.moveTo(step),
+        zoom: events.zoom
+      }),
+      listen(host, "blur", () => this.moveTo(null)),
+      listen(host, "mousemove", () => void (this.keyStep = null))
+    );
+  }
+
+  get canvas(): HTMLCanvasElement | null {
+    return this.host.querySelector("canvas");
+  }
+
+  dispose(): void {
+    this.clicked.cancel();
+    this.disposers.dispose();
+    this.plot?.destroy();
+    this.plot = undefined;
+    this.host.replaceChildren();
+  }
+
+  draw(picture: ChartPicture): void {
+    const before = this.picture;
+    this.picture = picture;
+    if (!canDraw()) return;
+    if (!this.plot || !before || !isSameKind(before, picture)) this.create(picture);
+    const { plot } = this;
+    if (!plot) return;
+    const { clientWidth, clientHeight } = this.host;
+    const [width, height] = [Math.max(MIN_WIDTH, clientWidth), Math.max(MIN_WIDTH, clientHeight)];
+    plot.batch(() => {
+      if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
+      plot.setData(ends(picture), false);
+      plot.setScale("x", { min: picture.span[0], max: picture.span[1] });
+      plot.setScale("y", { min: picture.axis.low, max: picture.axis.high });
+    });
+    this.flags?.place(plot, picture.marks);
+    if (this.keyStep !== null) this.moveTo(this.keyStep);
+    else if (this.tip.isShown) this.followCursor();
+  }
+
+  /** Fades the lines beside the series that is pointed at in the legend. */
+  point(series: number | null): void {
+    this.pointed = series;
+    if (!this.plot || !this.picture) return;
+    this.fade(this.plot, this.picture.lines);
+    this.plot.redraw(false);
+  }
+
+  private fade(plot: uPlot, lines: readonly ChartLine[]): void {
+    const isThere = lines.some(({ series }) => series === this.pointed);
+    lines.forEach(({ series }, i) => {
+      plot.series[i + 1].alpha = isThere && series !== this.pointed ? FADED : 1;
+    });
+  }
+
+  private create(picture: ChartPicture): void {
+    this.plot?.destroy();
+    const target = el("div", "mkg-metric-plot");
+    this.host.querySelector(".mkg-metric-plot")?.remove();
+    this.host.prepend(target);
+    this.dots.length = 0;
+    this.plot = new uPlot(this.options(picture), ends(picture), target);
+    this.flags = new Flags(this.plot.over);
+    this.fade(this.plot, picture.lines);
+    this.plot.over.addEventListener("click", () => this.clicked.call());
+  }
+
+  private options(picture: ChartPicture): uPlot.Options {
+    const { theme } = picture;
+    return {
+      width: Math.max(MIN_WIDTH, this.host.clientWidth),
+      height: Math.max(MIN_WIDTH, this.host.clientHeight),
+      padding: [14, 16, 0, 0],
+      legend: { show: false },
+      scales: { x: { time: false, auto: false }, y: { auto: false } },
+      cursor: {
+        x: true,
+        y: false,
+        points: { show: false },
+        drag: { x: true, y: false, setScale: false, dist: 4 },
+        bind: { dblclick: () => () => this.showAll() }
+      },
+      axes: [this.stepAxis(theme), this.valueAxis(theme)],
+      series: [{}, ...picture.lines.map((line, i) => this.series(line, i))],
+      hooks: {
+        setSelect: [plot => this.select(plot)],
+        setCursor: [() => this.followCursor()],
+        draw: [plot => this.drawOver(plot)]
+      }
+    };
+  }
+
+  private series({ color, dash, width }: ChartLine, i: number): uPlot.Series {
+    return {
+      auto: false,
+      pxAlign: 0,
+      stroke: color,
+      fill: color,
+      width,
+      dash: dash.map(part => part * pixelRatio()),
+      points: { show: false },
+      paths: plot => this.path(plot, i)
+    };
+  }
+
+  private stepAxis(theme: ChartTheme): uPlot.Axis {
+    return {
+      ...axisColors(theme),
+      size: 30,
+      label: "step",
+      labelSize: 16,
+      labelGap: 0,
+      labelFont: `${AXIS_FONT}px ${theme.font}`,
+      splits: (plot, _axis, min, max) => stepTicks(min, max, Math.max(2, plot.bbox.width / pixelRatio() / 90)),
+      values: (_plot, ticks) => tickTexts(ticks)
+    };
+  }
+
+  private valueAxis(theme: ChartTheme): uPlot.Axis {
+    const ticks = (plot: uPlot, min: number, max: number) =>
+      this.picture?.axis.ticks(min, max, Math.max(2, plot.bbox.height / pixelRatio() / 44)) ?? [];
+    return {
+      ...axisColors(theme),
+      size: (plot, texts) => this.widthFor(plot, texts ?? [], theme),
+      splits: (plot, _axis, min, max) => ticks(plot, min, max),
+      values: (_plot, found) => this.picture?.axis.texts(found) ?? []
+    };
+  }
+
+  /** Room for the texts, in steps of 8 pixels and never less than before, so that the chart does not shake. */
+  private widthFor(plot: uPlot, texts: readonly string[], theme: ChartTheme): number {
+    plot.ctx.font = `${AXIS_FONT}px ${theme.font}`;
+    const widest = Math.max(0, ...texts.map(text => plot.ctx.measureText(text).width));
+    this.axisWidth = Math.max(this.axisWidth, 8 * Math.ceil((widest + 18) / 8));
+    return this.axisWidth;
+  }
+
+  private path(plot: uPlot, i: number): uPlot.Series.Paths | null {
+    const line = this.picture?.lines[i];
+    if (!line || !this.picture) return null;
+    const { data, range } = line;
+    const { axis } = this.picture;
+    const total = this.picture.lines.reduce((sum, { range: own }) => sum + own.end - own.start, 0);
+    const x0 = plot.valToPos(0, "x", true);
+    const y0 = plot.valToPos(0, "y", true);
+    const projection = {
+      x0,
+      xs: plot.valToPos(1, "x", true) - x0,
+      y0,
+      ys: plot.valToPos(1, "y", true) - y0,
+      plot: axis.plot,
+      grain: total > VERY_MANY ? 2 : 1
+    };
+    const stroke = new Path2D();
+    // one point more on each side, so that the line runs out of the picture
+    const wide = { start: Math.max(0, range.start - 1), end: Math.min(data.length, range.end + 1) };
+    const alone = tracePath(stroke, data.steps, data.values, wide, projection);
+    const { path, width } = polylineStroke(stroke, wide.end - wide.start, line.width * pixelRatio(), total);
+    plot.series[i + 1].width = width / pixelRatio();
+    const radius = DOT * pixelRatio();
+    const fill = new Path2D();
+    const dot = (x: number, y: number) => {
+      fill.moveTo(x + radius, y);
+      fill.arc(x, y, radius, 0, 2 * Math.PI);
+    };
+    for (let at = 0; at < alone.length; at += 2) dot(alone[at], alone[at + 1]);
+    if (line.hasDots && range.end - range.start <= plot.bbox.width / (4 * radius)) {
+      for (let at = range.start; at < range.end; at += 1) {
+        const place = axis.plot(data.values[at]);
+        if (Number.isFinite(place)) dot(x0 + data.steps[at] * projection.xs, y0 + place * projection.ys);
+      }
+    }
+    return { stroke: path, fill, clip: null, band: null, gaps: [], flags: 0 };
+  }
+
+  private drawOver(plot: uPlot): void {
+    if (!this.picture) return;
+    drawMarks(plot, this.picture);
+    drawBroken(plot, this.picture);
+  }
+
+  private select(plot: uPlot): void {
+    const { left, width } = plot.select;
+    if (width <= 0) return;
+    const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    const span: Span = [Math.floor(from), Math.ceil(to)];
+    if (span[1] > span[0]) this.events.zoom(span);
+  }
+
+  private showAll(): null {
+    this.clicked.cancel();
+    this.events.zoom(null);
+    return null;
+  }
+
+  private click(): void {
+    const found = this.atCursor();
+    if (!found?.nearest || !this.plot || !this.picture) return;
+    const top = this.plot.valToPos(this.picture.axis.plot(found.nearest.value), "y");
+    if (Math.abs(top - (this.plot.cursor.top ?? -1)) <= NEAR) this.events.pick(found.nearest.line.module);
+  }
+
+  private cursorStep(): number | null {
+    const left = this.plot?.cursor.left ?? -1;
+    return left >= 0 && this.plot ? this.plot.posToVal(left, "x") : null;
+  }
+
+  /** Where the cursor is, in data. */
+  private atCursor(): { step: number; readings: Reading[]; nearest: Reading | null } | null {
+    const at = this.cursorStep();
+    if (at === null || !this.plot || !this.picture) return null;
+    const step = nearestStep(this.picture.lines, at);
+    if (Number.isNaN(step)) return null;
+    const readings = readingsAt(this.picture.lines, step);
+    const plot = this.plot.posToVal(this.plot.cursor.top ?? 0, "y");
+    return { step, readings, nearest: nearestReading(readings, this.picture.axis, plot) };
+  }
+
+  private moveTo(step: number | null): void {
+    this.keyStep = step;
+    if (!this.plot) return;
+    const left = step === null ? -10 : this.plot.valToPos(step, "x");
+    this.plot.setCursor({ left, top: step === null ? -10 : this.plot.over.clientHeight / 3 });
+  }
+
+  private followCursor(): void {
+    const found = this.atCursor();
+    if (!found || !this.plot) {
+      this.tip.hide();
+      this.placeDots([]);
+      this.events.hover(null);
+      return;
+    }
+    const { step, readings, nearest } = found;
+    const rows = closest(readings, nearest, TIP_ROWS);
+    const { left = 0, top = 0 } = this.plot.cursor;
+    const { over } = this.plot;
+    const more = rows.length < readings.length ? [`and ${readings.length - rows.length} more in the legend`] : [];
+    this.tip.show(
+      left + over.offsetLeft,
+      top + over.offsetTop,
+      `step ${stepText(step)}`,
+      rows.map(reading => ({
+        name: reading.line.label,
+        suffix: reading.line.suffix,
+        value: valueText(reading.value) + (reading.step === step ? "" : ` (step ${stepText(reading.step)})`),
+        color: reading.line.color,
+        dash: reading.line.dash,
+        isNearest: reading === nearest
+      })),
+      [...more, ...textsNear(this.plot, this.picture?.marks ?? [], left)]
+    );
+    this.placeDots(rows);
+    this.events.hover(step);
+  }
+
+  /** A dot on each line that the box names. */
+  private placeDots(readings: readonly Reading[]): void {
+    const { plot, picture, dots } = this;
+    if (!plot || !picture) return;
+    while (dots.length < readings.length) {
+      const dot = el("div", "mkg-metric-dot");
+      plot.over.append(dot);
+      dots.push(dot);
+    }
+    dots.forEach((dot, i) => {
+      const reading = readings[i];
+      const place = reading ? picture.axis.plot(reading.value) : Number.NaN;
+      dot.hidden = !Number.isFinite(place);
+      if (dot.hidden) return;
+      dot.style.borderColor = reading.line.color;
+      dot.style.transform = `translate(${plot.valToPos(reading.step, "x")}px, ${plot.valToPos(place, "y")}px)`;
+    });
+  }
+}
+
+/** The readings nearest to the pointer, in the order of their values. */
+function closest(readings: readonly Reading[], nearest: Reading | null, most: number): Reading[] {
+  const byValue = [...readings].sort((a, b) => (b.value || 0) - (a.value || 0));
+  if (byValue.length <= most) return byValue;
+  const at = nearest ? byValue.indexOf(nearest) : 0;
+  const start = Math.max(0, Math.min(at - (most >> 1), byValue.length - most));
+  return byValue.slice(start, start + most);
+}
+
+function axisColors(theme: ChartTheme): uPlot.Axis {
+  return {
+    stroke: theme.muted,
+    font: `${AXIS_FONT}px ${theme.font}`,
+    gap: 6,
+    grid: { stroke: theme.grid, width: 1 },
+    ticks: { stroke: theme.axis, width: 1, size: 4 },
+    border: { show: true, stroke: theme.axis, width: 1 }
+  };
+}
+
+/** The library needs data to know where the axes end; the lines come from our own arrays. */
+function ends({ span, lines }: ChartPicture): uPlot.AlignedData {
+  return [[span[0], span[1]], ...lines.map(() => [null, null])];
+}
+
+/** Whether the chart that is there can show the other picture. */
+function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
+  const isSame = (one: ChartLine, other: ChartLine | undefined) =>
+    one.series === other?.series &&
+    one.color === other.color &&
+    one.width === other.width &&
+    one.dash.join() === other.dash.join();
+  return (
+    a.lines.length === b.lines.length &&
+    a.axis.log === b.axis.log &&
+    sameTheme(a.theme, b.theme) &&
+    a.lines.every((line, i) => isSame(line, b.lines[i]))
+  );
+}

@@ -1,0 +1,252 @@
+// Sections of the side panel for a traced model: inputs and outputs, cost, operators and axes.
+
+import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
+import { button, el, nameSpan, setAttribute } from "../shared/ui/dom";
+import { counted, exactNumber } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
+import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
+import { icon } from "../shared/ui/icons";
+import type { GraphStore } from "../shared/model/graph_store";
+
+// Axes in the side panel: what the dimensions of a tensor are made of, and which axes run where.
+
+const MAX_ROWS = 200; // lines of a list
+const FEW = 5; // members that are shown at first; one more is no reason to hide any
+const FREE = "Its indices may go, in all members at once";
+const ONLY_CLICK = "Light up everything that this axis runs along";
+
+const WHAT =
+  "One set of indices each, through many tensors: when an index goes in one, it goes in all. Click one to see where.";
+
+/** The chosen axis with its members, all of them where `isWhole`; nothing when none is chosen. */
+export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): HTMLElement[] {
+  const axes = axesOf(h);
+  const axis = axes?.find(store.get("axis"));
+  if (!axes || axis === undefined) return [];
+  const head = el("div", "mkg-axis-head");
+  const clear = button("mkg-icon-button mkg-close", "", "Choose no axis");
+  clear.setAttribute("aria-label", "Choose no axis");
+  clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
+  clear.append(icon("close"));
+  head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
+  const frozen = axes.frozen(axis);
+  const known = [`size ${exactNumber(axes.length(axis))}`, axes.role(axis), frozen === null ? "free" : null];
+  const line = el("div", "", known.filter(Boolean).join(" · "));
+  if (frozen === null) line.title = FREE;
+  const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", `Frozen: ${frozen}`)];
+  const element = section("Axis", head, line, ...reason, memberList(h, axes, axis, isWhole));
+  element.classList.add("mkg-active-axis");
+  return [element];
+}
+
+function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): HTMLElement {
+  const members = axes.members(axis);
+  const isLong = members.length > FEW + 1;
+  const list = el("ul", "mkg-members");
+  list.classList.toggle("mkg-is-whole", isLong && isWhole);
+  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
+    const line = el("li");
+    const link = button("mkg-link", "", "Select this module");
+    link.dataset.mkgTarget = String(node);
+    link.append(nameSpan("", [h.path(node), tensor].filter(Boolean).join(".")));
+    line.append(link, el("span", "mkg-dim", ` dim ${dim}`));
+    list.append(line);
+  }
+  if (isWhole && members.length > MAX_ROWS)
+    list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MAX_ROWS)} more`));
+  const element = el("div");
+  element.append(el("div", "mkg-dim", counted(members.length, "member")), list);
+  if (isLong) element.append(moreButton(members.length - FEW, axes.name(axis), isWhole));
+  return element;
+}
+
+function moreButton(count: number, axis: string, isWhole: boolean): HTMLElement {
+  const more = button("mkg-link mkg-members-more", isWhole ? "fewer" : `+${exactNumber(count)} more`);
+  more.dataset.mkgMembers = axis;
+  more.setAttribute("aria-label", isWhole ? "Show fewer members" : `Show ${exactNumber(count)} more members`);
+  more.setAttribute("aria-expanded", String(isWhole));
+  return more;
+}
+
+/** The module's own tensors: shape, and every dimension by its axes. */
+export function axisTensors(h: Hierarchy, axes: Axes, node: number, active: string | null): HTMLElement[] {
+  const shapes = new Map(h.tensors(node).map(([name, role, shape]) => [name, { role, shape }]));
+  const tensors = new Map(axes.tensors(node).map(tensor => [tensor.name, tensor]));
+  const lines = [...shapes].map(([name, { role, shape }]) => {
+    const line = el("div", "mkg-axis-tensor");
+    const title = el("div", "mkg-axis-tensor-head");
+    title.append(nameSpan("mkg-code", name), nameSpan("mkg-dim", shapeText(shape)));
+    if (role === "buffer") title.append(el("span", "mkg-dim", "buffer"));
+    line.append(title);
+    const tensor = tensors.get(name);
+    if (tensor && tensor.dims.length > 0) line.append(expression(axes, tensor, active));
+    return line;
+  });
+  if (lines.length === 0) return [];
+  const list = el("div");
+  list.append(...lines);
+  return [section("Tensors of its own, by axes", foldedWhenLong(lines.length, "tensor", list))];
+}
+
+/** "out=64 in=3 kernel=7 kernel_2=7" */
+function expression(axes: Axes, tensor: AxisTensor, active: string | null): HTMLElement {
+  const line = el("div", "mkg-expression mkg-code");
+  for (const dim of tensor.dims) {
+    const group = el("span", "mkg-expression-dim");
+    group.append(...dim.map(part => partElement(axes, part, active)));
+    line.append(group);
+  }
+  return line;
+}
+
+function partElement(axes: Axes, { text, axis }: Part, active: string | null): HTMLElement {
+  if (axis === null) return el("span", "mkg-dim", text);
+  const chip = axisButton("mkg-axis-chip", axes, axis, active);
+  const end = text.lastIndexOf("="); // what the name may turn around is the name alone
+  chip.append(nameSpan("", text.slice(0, end)), text.slice(end));
+  return chip;
+}
+
+function axisButton(className: string, axes: Axes, axis: number, active: string | null): HTMLButtonElement {
+  const name = axes.name(axis);
+  const frozen = axes.frozen(axis);
+  const members = counted(axes.members(axis).length, "member");
+  const element = button(
+    className,
+    "",
+    [name, `${members}${frozen ? `, frozen: ${frozen}` : ""}`, ONLY_CLICK].join("\n")
+  );
+  element.dataset.mkgAxis = name;
+  element.classList.toggle("mkg-is-frozen", frozen !== null);
+  setAttribute(element, "aria-pressed", String(name === active));
+  return element;
+}
+
+/** The axes that run in a module and below, free ones before frozen ones. */
+export function axisList(axes: Axes, node: number, active: string | null): HTMLElement[] {
+  const inside = axes.inside(node);
+  if (inside.length === 0) return [];
+  const free = inside.filter(axis => axes.frozen(axis) === null);
+  const frozen = inside.filter(axis => axes.frozen(axis) !== null);
+  const parts: HTMLElement[] = node === 0 ? [el("p", "mkg-panel-note", WHAT)] : [];
+  if (free.length > 12) parts.push(folded(`${exactNumber(free.length)} free`, list(axes, free, active)));
+  else if (free.length > 0) parts.push(list(axes, free, active));
+  if (frozen.length > 0) parts.push(folded(`${exactNumber(frozen.length)} frozen`, list(axes, frozen, active)));
+  return [section(node === 0 ? "Axes" : "Axes that run here", ...parts)];
+}
+
+function list(axes: Axes, shown: readonly number[], active: string | null): HTMLElement {
+  const element = el("ul", "mkg-axes");
+  for (const axis of shown.slice(0, MAX_ROWS)) {
+    const line = el("li");
+    const choose = axisButton("mkg-axis-line", axes, axis, active);
+    choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
+    line.append(choose, el("span", "mkg-dim", counted(axes.members(axis).length, "member")));
+    const frozen = axes.frozen(axis);
+    if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));
+    element.append(line);
+  }
+  if (shown.length > MAX_ROWS) element.append(el("li", "mkg-dim", `and ${exactNumber(shown.length - MAX_ROWS)} more`));
+  return element;
+}
+
+const MAX_KINDS = 8; // of calls that differ in their shapes
+const FLOPS_HELP = "Floating-point operations in this module and everything inside; a multiply-add counts as two";
+
+/** FLOPs, and beside them what has no formula: never a silent zero. */
+export function addFlops(h: Hierarchy, facts: Facts, node: number): void {
+  const flow = dataflowOf(h);
+  const values = h.column("flops");
+  if (!flow || !values) return;
+  const value = values[node];
+  const uncounted = [...flow.uncounted(node)].map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));
+  if (value !== null) {
+    facts.number(
+      uncounted.length ? "FLOPs, known" : "FLOPs",
+      value,
+      "flops",
+      "",
+      h.payload.columns.flops[node],
+      FLOPS_HELP
+    );
+  } else if (uncounted.length === 0) {
+    facts.text("FLOPs", "none: not called in this forward pass");
+  }
+  if (uncounted.length > 0) {
+    facts.text("FLOPs unknown", uncounted.slice(0, 12).join(", ") + (uncounted.length > 12 ? ", …" : ""));
+  }
+}
+
+/** What a module was called with and what it gave; calls of the same shapes once. */
+export function trafficSection(flow: Dataflow, node: number): HTMLElement[] {
+  const kinds = new Map<string, number[]>();
+  flow.callsOf(node).forEach((call, at) => {
+    const key = JSON.stringify(traffic(flow, call));
+    kinds.set(key, [...(kinds.get(key) ?? []), at]);
+  });
+  const shown = [...kinds.values()].slice(0, MAX_KINDS);
+  const content = shown.flatMap(calls => [
+    ...(kinds.size > 1 ? [el("p", "mkg-panel-note", callNumbers(calls))] : []),
+    trafficTable(flow, flow.callsOf(node)[calls[0]])
+  ]);
+  if (kinds.size > MAX_KINDS)
+    content.push(el("p", "mkg-panel-note", `and ${kinds.size - MAX_KINDS} other kinds of calls`));
+  if (content.length === 0) return [];
+  const count = flow.callsOf(node).length;
+  return [section(count > 1 ? `Input and output of ${counted(count, "call")}` : "Input and output", ...content)];
+}
+
+/** "call 1", "calls 1, 2 and 5" */
+function callNumbers(calls: readonly number[]): string {
+  const numbers = calls.slice(0, 8).map(at => String(at + 1));
+  const rest = calls.length > 8 ? ["…"] : [];
+  return `${calls.length > 1 ? "calls" : "call"} ${[...numbers, ...rest].join(", ")}`;
+}
+
+function traffic(flow: Dataflow, call: number): string[][] {
+  const { inputs, outputs } = flow.payload.calls;
+  const rows = (values: readonly number[], name: string) =>
+    values.map((value, at) => [values.length > 1 ? `${name} ${at + 1}` : name, flow.shape(value), flow.dtype(value)]);
+  return [...rows(inputs[call], "input"), ...rows(outputs[call], "output")];
+}
+
+function trafficTable(flow: Dataflow, call: number): HTMLElement {
+  return typedTable(traffic(flow, call));
+}
+
+function typedTable(rows: readonly string[][]): HTMLElement {
+  const element = table(
+    ["", "Shape and type"],
+    rows.map(([name, shape, type]) => {
+      const value = el("span");
+      value.append(nameSpan("mkg-code mkg-shape", shape), " ", nameSpan("mkg-dim", type));
+      return [el("span", "", name), value];
+    })
+  );
+  element.classList.add("mkg-traffic");
+  return element;
+}
+
+/** The operator that was clicked. */
+export function operatorSection(flow: Dataflow, step: number, more: readonly HTMLElement[] = []): HTMLElement {
+  const { inputs } = flow.payload.steps;
+  const facts = new Facts();
+  const source = flow.source(step);
+  const tensors = flow.tensorNames(step);
+  const flops = flow.flops(step);
+  if (tensors.length > 0) facts.text("Reads", tensors.join(", "), "mkg-code");
+  // nothing is counted in a graph that was read from a file
+  if (flops === null && flow.isCounted) facts.text("FLOPs", "unknown: no formula for this operator");
+  else if (flops !== null) facts.number("FLOPs", flops, "flops", "", flow.payload.steps.flops[step], FLOPS_HELP);
+  if (source) facts.text("Called at", source, "mkg-code");
+  const row = (name: string) => (value: number) => [name, flow.shape(value), flow.dtype(value)];
+  const given = flow.values(step).filter((value, at) => at === 0 || flow.isRead(value));
+  const values = [...inputs[step].map(row("input")), ...given.map(row("output"))];
+  const element = section("Operator", nameSpan("mkg-operator-name mkg-code", flow.fullName(step)), facts.list);
+  element.classList.add("mkg-operator");
+  element.dataset.mkgOperator = flow.fullName(step);
+  if (values.length > 0) element.append(typedTable(values));
+  element.append(...more);
+  return element;
+}

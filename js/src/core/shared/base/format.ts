@@ -1,0 +1,100 @@
+// Numbers as people read them; the exact value goes beside them, usually in a tooltip.
+
+import type { Value } from "./schema";
+
+const DECIMAL = ["", " k", " M", " G", " T", " P"];
+const BINARY = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
+
+/** 25557032 → "25.6 M"; NaN and the infinities by their names. */
+export function shortNumber(value: number): string {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size >= 1000) return scaled(value, 1000, DECIMAL);
+  if (Number.isInteger(value) || size === 0) return minus(String(value));
+  if (size < 1e-3) return minus(value.toExponential(2));
+  return minus(trimmed(value.toPrecision(3)));
+}
+
+/** "8.2–64.1 k", with one unit where it is the same; of two equal numbers one. */
+export function rangeText(least: number, most: number): string {
+  const [from, to] = [shortNumber(least), shortNumber(most)];
+  if (from === to) return to;
+  const [amount, unit] = from.split(" ");
+  return unit !== undefined && to.endsWith(` ${unit}`) ? `${amount}–${to}` : `${from} – ${to}`;
+}
+
+/** 102228128 → "97.5 MiB". */
+export function shortBytes(value: number): string {
+  if (!Number.isFinite(value)) return shortNumber(value);
+  return scaled(value, 1024, BINARY);
+}
+
+/** Milliseconds as they are read: 0.0123 → "12.3 µs", 1234 → "1.23 s". */
+function shortTime(ms: number): string {
+  if (!Number.isFinite(ms) || ms === 0) return ms === 0 ? "0 ms" : shortNumber(ms);
+  const [factor, unit] = ms >= 1000 ? [1e-3, "s"] : ms < 1 ? [1e3, "µs"] : [1, "ms"];
+  return `${shortNumber(Number((ms * factor).toPrecision(3)))} ${unit}`;
+}
+
+/** The number a column holds for a node, as short text with its unit. */
+export function shortColumn(column: string, value: number): string {
+  if (column === "pruned") return `${shortNumber(100 * value)} %`; // a share
+  if (isTime(column)) return shortTime(value);
+  return isBytes(column) ? shortBytes(value) : shortNumber(value);
+}
+
+/** Whether a column has measured milliseconds. */
+export function isTime(column: string): boolean {
+  return column === "time" || column.startsWith("time_");
+}
+
+/** Whether a column counts bytes. */
+export function isBytes(column: string): boolean {
+  return column === "bytes" || column.endsWith("_bytes");
+}
+
+/** Every digit: 25557032 → "25,557,032". Integers above 2^53 arrive as decimal text and keep all of theirs. */
+export function exactNumber(value: Value): string {
+  const text =
+    typeof value === "number" ? (Number.isFinite(value) ? String(value) : shortNumber(value)) : (value ?? "");
+  return /^-?\d+$/.test(text) ? minus(text.replace(/\B(?=(\d{3})+$)/g, ",")) : text;
+}
+
+/** "1 module", "12 modules". */
+const END = 4; // letters
+const SHORT = 6; // letters of a name that is cut at its end
+
+/** What stays of a name that is cut: siblings differ there, as denseblock1 and denseblock2. "" of a short one. */
+export function nameEnd(name: string): string {
+  const letters = Array.from(name);
+  return letters.length > SHORT ? letters.slice(-END).join("") : "";
+}
+
+export function counted(count: number, noun: string, many = `${noun}s`): string {
+  return `${exactNumber(count)} ${count === 1 ? noun : many}`;
+}
+
+function scaled(value: number, base: number, units: readonly string[]): string {
+  let step = 0;
+  let rest = value;
+  if (Math.abs(value) >= base ** units.length) return minus(value.toExponential(2) + units[0]);
+  // what would be shown decides: 999.96 k is shown as 1.00 M
+  while (Math.abs(Number(threeDigits(rest))) >= base && step < units.length - 1) {
+    rest /= base;
+    step += 1;
+  }
+  return minus((step === 0 ? trimmed(rest.toPrecision(6)) : threeDigits(rest)) + units[step]);
+}
+
+function threeDigits(value: number): string {
+  return Math.abs(value) < 99.95 ? value.toPrecision(3) : String(Math.round(value));
+}
+
+function trimmed(text: string): string {
+  return text.includes(".") && !text.includes("e") ? text.replace(/\.?0+$/, "") : text;
+}
+
+function minus(text: string): string {
+  return text.startsWith("-") ? `−${text.slice(1)}` : text;
+}

@@ -1,0 +1,108 @@
+import { describe, expect, it } from "vitest";
+import { deepNet, hierarchyOf, hostileNet, hostileTexts, smallNet, wideNet } from "../../../testing/sample";
+import { highlight, matches, search } from "./search";
+
+const found = (query: string) => matches(smallNet(), query).map(node => smallNet().path(node));
+
+describe("search language", () => {
+  it.each([
+    ["", []],
+    ["   ", []],
+    ["CONV1", ["conv1"]],
+    ["batchnorm", ["bn1"]],
+    ["layer1.2", ["layer1.2", "layer1.2.conv", "layer1.2.relu"]],
+    ["er1.2.c", ["layer1.2.conv"]],
+    ["type:conv2d layer1.3", ["layer1.3.conv"]],
+    ["type:pack.Linear", ["fc"]],
+    ['type:"linear"', ["fc"]],
+    ['type:"Linear" fc', ["fc"]],
+    ['type:"lin"', []],
+    ["type:conv", []],
+    ["params>=1M", ["", "conv1", "fc"]],
+    ["params>1m", [""]],
+    ["params>0.1k params<200", ["bn1"]],
+    ["params=0 relu 1.0", ["layer1.0.relu"]],
+    ["params!=0 params<=128 type:BatchNorm2d", ["bn1"]],
+    ["PARAMS==128", ["bn1"]],
+    ["occurrences=4 layer1.1", ["layer1.1", "layer1.1.conv", "layer1.1.relu"]],
+    ['"fc"', ["fc"]],
+    ["nothing-like-it", []]
+  ])("%s", (query, paths) => {
+    expect(found(query)).toEqual(paths);
+    expect(search(smallNet(), query).notice).toBe("");
+  });
+
+  it.each([
+    ["type:", "class after"],
+    ["params>", "number after"],
+    ["params>abc", "number after"],
+    ["params>1X", "number after"],
+    ["speed>3", "no number called"]
+  ])("says what is wrong with %s", (query, notice) => {
+    const result = search(smallNet(), query);
+    expect(result.notice).toContain(notice);
+    expect(result.nodes).toEqual([]);
+  });
+
+  it("reads comparisons only where they can be meant", () => {
+    const h = hierarchyOf({ cls: "A", inside: [{ name: "x=y" }, { name: "a<b>c" }] });
+    expect(matches(h, "x=y")).toEqual([1]);
+    expect(matches(h, "a<b>c")).toEqual([2]);
+  });
+
+  it("keeps phrases together", () => {
+    const h = hierarchyOf({ cls: "A", inside: [{ name: "my conv" }, { name: "conv my" }] });
+    expect(matches(h, "my conv")).toEqual([1, 2]);
+    expect(matches(h, '"my conv"')).toEqual([1]);
+  });
+
+  it("does not count missing or undefined numbers", () => {
+    const h = hierarchyOf({
+      cls: "A",
+      inside: [
+        { name: "a", params: null },
+        { name: "b", params: "NaN" },
+        { name: "c", params: "Infinity" }
+      ]
+    });
+    expect(matches(h, "params>=0")).toEqual([0, 3]);
+    expect(matches(h, "params!=0 type:Module")).toEqual([2, 3]);
+  });
+
+  it("finds hostile names by themselves", () => {
+    const texts = hostileTexts();
+    const h = hostileNet(texts);
+    texts.forEach((text, i) => expect(matches(h, text), text).toContain(1 + 2 * i));
+  });
+
+  it("agrees with the full paths", () => {
+    const h = smallNet();
+    for (const needle of ["1", ".", "1.", "r1.0", "layer1.0.conv", "v"]) {
+      const plain = Array.from({ length: h.size }, (_, i) => i).filter(
+        i => h.path(i).includes(needle) || h.className(i).toLowerCase().includes(needle)
+      );
+      expect(matches(h, needle)).toEqual(plain);
+    }
+  });
+
+  it("survives very wide and very deep models", () => {
+    const wide = wideNet(100_000);
+    wide.column("params");
+    expect(matches(wide, "999 type:linear params>5k").length).toBeGreaterThan(100);
+    expect(matches(deepNet(5_000), "inner.inner.inner").length).toBe(4_997);
+  });
+});
+
+describe("highlight", () => {
+  it.each<[string, string[], string[]]>([
+    ["layer1", ["er"], ["lay", "er", "1"]],
+    ["Conv2d", ["conv", "nv2"], ["", "Conv2", "d"]],
+    ["aaa", ["a"], ["", "aaa", ""]],
+    ["fc", ["x"], ["fc"]],
+    ["fc", [], ["fc"]]
+  ])("%s %j", (text, needles, parts) => {
+    const cut = highlight(text, needles);
+    expect(cut.join("")).toBe(text);
+    expect(cut).toEqual(parts);
+  });
+});

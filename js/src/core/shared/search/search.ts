@@ -1,0 +1,210 @@
+// The search language: free text, `type:Conv2d`, `params>1M`; several terms must all hold.
+
+import { type Hierarchy, KINDS } from "../model/hierarchy";
+import { COMPARISONS, CONDITION, readNumber, shortened, split } from "./query";
+
+interface SearchResult {
+  readonly nodes: readonly number[]; // tree order
+  readonly needles: readonly string[]; // lower-case free text, for highlighting
+  readonly notice: string; // what was not understood; "" when all was
+}
+
+type Test = (node: number) => boolean;
+/** Nodes that match the query, in tree order. */
+export function matches(h: Hierarchy, query: string): number[] {
+  return [...search(h, query).nodes];
+}
+
+const latest = new WeakMap<Hierarchy, { query: string; result: SearchResult }>();
+
+/** As `matches`, with what to highlight and what was wrong; the latest answer is remembered per hierarchy. */
+export function search(h: Hierarchy, query: string): SearchResult {
+  const known = latest.get(h);
+  if (known && known.query === query) return known.result;
+  const result = run(h, query);
+  latest.set(h, { query, result });
+  return result;
+}
+
+function run(h: Hierarchy, query: string): SearchResult {
+  const tests: Test[] = [];
+  const needles: string[] = [];
+  let notice = "";
+  for (const term of split(query)) {
+    const test = term.phrase ? undefined : (classTest(h, term.text) ?? numberTest(h, term.text));
+    if (typeof test === "string") notice ||= test;
+    else if (test) tests.push(test);
+    else {
+      const needle = term.text.toLowerCase();
+      needles.push(needle);
+      tests.push(textTest(h, needle));
+    }
+  }
+  const nodes: number[] = [];
+  // a term that cannot be read must not widen the answer to "everything"
+  if (tests.length && !notice) {
+    for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
+  }
+  return { nodes, needles, notice };
+}
+
+/** `type:Conv2d`: the class, exactly, whatever the case; of the kinds that a file's tensors tell, the beginning does. */
+function classTest(h: Hierarchy, term: string): Test | string | undefined {
+  const found = /^(?:type|class):(.*)$/is.exec(term);
+  if (!found) return undefined;
+  const wanted = found[1].toLowerCase();
+  if (!wanted) return `Write a class after “type:”, for example type:${exampleClass(h)}.`;
+  const { classes } = h.payload;
+  return byClass(
+    h,
+    classes.name.map((name, index) => {
+      const isMeant = name.toLowerCase() === wanted || classes.qualified[index].toLowerCase() === wanted;
+      return isMeant || (isKind(h, index) && name.startsWith(wanted));
+    })
+  );
+}
+
+/** Whether this class of the payload is a kind of modules whose classes the file does not tell. */
+function isKind({ payload }: Hierarchy, index: number): boolean {
+  const { name, qualified } = payload.classes;
+  return Boolean(payload.file) && KINDS.has(name[index]) && name[index] === qualified[index];
+}
+
+const EXAMPLE = "Conv2d"; // where no class of the model can be typed
+
+/** The class that most modules with nothing inside have, or the first word of their kind: what a search may ask for. */
+export function exampleClass(h: Hierarchy): string {
+  const { nodes, entities, classes } = h.payload;
+  const counts = new Array<number>(classes.name.length).fill(0);
+  for (let node = 1; node < h.size; node += 1)
+    if (!h.isContainer(node)) counts[entities.class[nodes.entity[node]]] += 1;
+  const words = classes.name.map((name, index) => (isKind(h, index) ? name.split(" ")[0] : name));
+  const best = words.reduce((most, word, index) => {
+    return /^\w{1,24}$/.test(word) && counts[index] > (counts[most] ?? 0) ? index : most;
+  }, -1);
+  return words[best] ?? EXAMPLE;
+}
+
+function byClass(h: Hierarchy, accepted: readonly boolean[]): Test {
+  const { nodes, entities } = h.payload;
+  return node => accepted[entities.class[nodes.entity[node]]];
+}
+
+/** `params>1M`. Undefined when the term is no comparison of a number, such as the free text `a=b`. */
+function numberTest(h: Hierarchy, term: string): Test | string | undefined {
+  const found = CONDITION.exec(term);
+  if (!found) return undefined;
+  const [, name, sign, text] = found;
+  const bound = readNumber(text);
+  const column = columnNamed(h, name);
+  // `src=1` may well be text; `speed>3` is a question that has no answer here
+  if (!column)
+    return bound === null || sign.startsWith("=")
+      ? undefined
+      : `There is no number called “${shortened(name)}” in this model.`;
+  if (bound === null) return `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
+  const holds = COMPARISONS.get(sign);
+  return node => {
+    const value = column[node];
+    return value !== null && holds !== undefined && holds(value, bound);
+  };
+}
+
+function columnNamed(h: Hierarchy, name: string): readonly (number | null)[] | undefined {
+  const wanted = name.toLowerCase();
+  for (const column of [...Object.keys(h.payload.columns), "occurrences"]) {
+    if (column.toLowerCase() === wanted) return h.column(column);
+  }
+  return undefined;
+}
+
+/** The needle lies in the dotted path or in the class name; in a file also in the name of a tensor. */
+function textTest(h: Hierarchy, needle: string): Test {
+  const inClass = byClass(
+    h,
+    h.payload.classes.name.map(name => name.toLowerCase().includes(needle))
+  );
+  const inPath = pathsContaining(h, needle);
+  markTensors(h, needle, inPath);
+  return node => inPath[node] === 1 || inClass(node);
+}
+
+/**
+ * Which dotted paths contain the needle, without building any path: it lies in the parent's path,
+ * or it ends in this segment, so the tail of the parent's path is all that has to be looked at.
+ */
+function pathsContaining(h: Hierarchy, needle: string): Uint8Array {
+  const { parent } = h.payload.nodes;
+  const names = lowerNames(h);
+  const found = new Uint8Array(h.size);
+  const keep = needle.length - 1;
+  const tails: string[] = [""];
+  for (let node = 1; node < h.size; node += 1) {
+    const above = parent[node];
+    if (found[above]) {
+      found[node] = 1; // every path below goes on containing it, so tails are no longer needed
+      tails.push("");
+      continue;
+    }
+    const end = above === 0 ? names[node] : `${tails[above]}.${names[node]}`;
+    if (end.includes(needle)) found[node] = 1;
+    tails.push(keep ? end.slice(-keep) : "");
+  }
+  return found;
+}
+
+/** In a file people look for tensors, too: a module is found by those that are its own. */
+function markTensors(h: Hierarchy, needle: string, found: Uint8Array): void {
+  const { file } = h.payload;
+  if (!file) return;
+  let names = loweredTensors.get(h);
+  if (!names) loweredTensors.set(h, (names = file.tensors.name.map(name => name.toLowerCase())));
+  names.forEach((name, at) => {
+    if (name.includes(needle)) found[file.tensors.node[at]] = 1;
+  });
+}
+
+const loweredTensors = new WeakMap<Hierarchy, readonly string[]>();
+
+const lowered = new WeakMap<Hierarchy, string[]>();
+
+function lowerNames(h: Hierarchy): string[] {
+  let names = lowered.get(h);
+  if (!names) {
+    names = h.payload.nodes.name.map(name => name.toLowerCase());
+    lowered.set(h, names);
+  }
+  return names;
+}
+
+/** Cut `text` where the needles lie: alternating parts, the odd ones are hits. */
+export function highlight(text: string, needles: readonly string[]): string[] {
+  const lower = text.toLowerCase();
+  const parts: string[] = [];
+  if (lower.length !== text.length) return [text]; // a letter grew in lower case: positions would not fit
+  const hits = mergedHits(lower, needles);
+  let at = 0;
+  for (const [start, end] of hits) {
+    parts.push(text.slice(at, start), text.slice(start, end));
+    at = end;
+  }
+  parts.push(text.slice(at));
+  return parts;
+}
+
+function mergedHits(text: string, needles: readonly string[]): [number, number][] {
+  const hits: [number, number][] = [];
+  for (const needle of needles) {
+    for (let at = text.indexOf(needle); needle && at >= 0; at = text.indexOf(needle, at + needle.length)) {
+      hits.push([at, at + needle.length]);
+    }
+  }
+  hits.sort((a, b) => a[0] - b[0]);
+  const merged: [number, number][] = [];
+  for (const [start, end] of hits) {
+    const last = merged[merged.length - 1];
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else merged.push([start, end]);
+  }
+  return merged;
+}

@@ -1,1 +1,0 @@
-export { MODULE, VERSION } from "../generated/version";
