@@ -1,9 +1,9 @@
-"""Widgets: traitlets and messages around the views; they compute nothing and do not import torch.
+"""The ipywidgets: traitlets and messages. They never compute and never import torch.
 
 Reading order: shared/base.py (what all have in common), model_graph/ (the simplest one whole),
 mask_editor/messages.py (a trait that both sides set), metric_panel/stream.py (values from a thread), then
-forward_player/ and knowledge_explorer/; shared/pair_links.py and linking.py (`mk.link`), workbench/ on top; pages/
-(`mk.save_html`), lab/ (the side panel of JupyterLab), hosts/ (other notebooks). What they show is made in
+forward_player.py and knowledge_explorer.py; shared/pair_links.py and linking.py (`mk.link`), workbench.py on top;
+pages/ (`mk.save_html`), lab/ (the side panel of JupyterLab), hosts/ (other notebooks). Payloads are made in
 engine/views; js/src/widgets has the other end of each.
 """
 

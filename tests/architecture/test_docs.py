@@ -129,7 +129,7 @@ def test_every_program_in_a_command_starts(tmp_path: Path) -> None:
 
 def test_every_metric_is_defined() -> None:
     named = set(documents.spans((ROOT / "docs" / "metrics.md").read_text("utf-8")))
-    own = {name for name in METRICS if METRICS[name].made.__module__.startswith("modulekg_widgets.")}
+    own = {name for name in METRICS if METRICS[name].function.__module__.startswith("modulekg_widgets.")}
     assert own - named == set()
 
 

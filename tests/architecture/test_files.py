@@ -38,6 +38,8 @@ PARTS = [
     "modulekg_widgets/widgets",
 ]
 LINES = 600
+FILES = 12  # of a folder, beside its `__init__.py`
+CROWDED: dict[str, int] = {}  # folder → how many it has all the same, with the reason beside it
 # given cases, kept as they are
 GIVEN = {"tests/cases/nasty_modules.py"}
 
@@ -59,6 +61,7 @@ def named(paths: list[Path]) -> pytest.MarkDecorator:
 
 
 TYPESCRIPT = sources("js/src", ".ts")
+PACKAGES = sorted({path.parent for path in sources("modulekg_widgets", ".py")})
 
 
 def test_the_top_level_is_fixed() -> None:
@@ -79,6 +82,16 @@ def test_the_house_has_its_rooms(part: str) -> None:
 def test_a_file_has_one_subject(path: Path) -> None:
     if path.relative_to(ROOT).as_posix() not in GIVEN:
         assert len(path.read_text("utf-8").splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=[path.relative_to(ROOT).as_posix() for path in PACKAGES])
+def test_a_folder_is_taken_in_at_a_glance(folder: Path) -> None:
+    files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= CROWDED.get(folder.relative_to(ROOT).as_posix(), FILES), sorted(files)
+
+
+def test_every_exception_to_the_number_of_files_is_needed() -> None:
+    assert {name: number for name, number in CROWDED.items() if len(list((ROOT / name).glob("*.py"))) - 1 < number} == {}
 
 
 @named([path for path in TYPESCRIPT if not path.name.endswith(".test.ts")])

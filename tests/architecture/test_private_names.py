@@ -18,7 +18,7 @@ OTHERS = {
     "_reply_subshell_for",
 }  # fmt: skip
 # what stands in files under private names cannot change: torch reads its old files by them
-WORDS_OF_A_FORMAT = PACKAGE / "engine" / "files" / "torch_names.py"
+WORDS_OF_A_FORMAT = PACKAGE / "engine" / "files" / "formats" / "pickle" / "torch_names.py"
 MODULE_OF_TORCH = re.compile(r"torch(\.\w+)*\._[a-zA-Z]\w*(\.\w+)*")
 
 

@@ -64,7 +64,8 @@ EXTENSIONS = {
     "adapter": Extension("mk.adapter({})", (First, Second, nn.Linear), adapters),
     "importance": Extension("mk.importance({})", ("first", "second", "l1"), criteria),
     "metric": Extension(
-        'mk.metric({}, needs="Weight")', ("First", "Second", "RankMe"), METRICS, lambda table, name: table[name].function
+        'mk.metric({}, needs="Weight")', ("First", "Second", "RankMe"), METRICS,
+        lambda table, name: table[name].function,
     ),
     "exporter": Extension("mk.exporter({})", ("first", "second", "dot"), exporters),
 }  # fmt: skip

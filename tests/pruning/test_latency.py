@@ -38,7 +38,7 @@ class Times:
     def propose(self, goal: float, step: int) -> Proposal | None:
         estimate = max(round(goal * self.grain) / self.grain, self.least)
         tried: Any = SimpleNamespace(
-            estimate=estimate, step=step, attempt=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate}))
+            estimate=estimate, step=step, candidate=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate}))
         )
         return Proposal(tried, estimate)
 

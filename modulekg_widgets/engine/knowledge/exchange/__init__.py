@@ -1,8 +1,8 @@
 """The knowledge graph as files: for other tools by the extension of the file, and back without loss.
 
-Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py, cytoscape.py and
-jsonld.py (the formats that are read back, over flat.py and json_text.py) and graph_reading.py (from such a graph to
-records). csv_table.py and structures.py are only written.
+Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py, cytoscape.py
+and jsonld.py (the formats that are read back, over lossless_format.py and json_text.py) and graph_reader.py (from
+such a graph to records). csv_table.py and drawing_formats.py are only written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where readings go while a training runs: files, TensorBoard, Weights & Biases, or a user's object.
 
-Read targets.py first (which sink a path, a writer or an object stands for), then the sinks: line_files.py (JSON lines,
-CSV), parquet.py and loggers.py. sink_thread.py and sink_set.py bring the rows of a history to them, values.py checks
-values, recording.py reads a file back.
+Read sink_targets.py first (which sink a path, a writer or an object stands for), then the sinks: line_files.py (JSON
+lines, CSV), parquet_sink.py and loggers.py. sink_thread.py and sink_set.py bring the rows of a history to them,
+json_values.py checks values, recording.py reads a file back.
 """

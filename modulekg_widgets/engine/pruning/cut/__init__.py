@@ -1,5 +1,6 @@
 """A cut in place, wholly or not at all: what changes, the writes, and the way back.
 
-Reading order: edits.py (what changes, by name), transaction.py (writes that can be taken back), tensors.py (one
-tensor), parts.py and optimizers.py (all of a model's), cut.py and masking.py (a plan on a model), receipt.py (undo).
+Reading order: edits.py (what changes, by name), transaction.py (writes that can be taken back), tensor_cuts.py (one
+tensor), receipt_parts.py and optimizer_state.py (all of a model's), cut.py and masking.py (a plan on a model),
+receipt.py (undo).
 """

@@ -52,6 +52,8 @@ class L1(Criterion):
     members : {"weights", "all"}, default "weights"
         Which members of an axis count: weights of layers, tables that data look up and gains, or also what is only
         added or joined to it, as biases, tables of positions and class tokens.
+    votes : str, optional
+        The deprecated name of `members`.
 
     Raises
     ------
@@ -95,6 +97,8 @@ class L2(Criterion):
     ----------
     members : {"weights", "all"}, default "weights"
         Which members of an axis count, as for `L1`.
+    votes : str, optional
+        The deprecated name of `members`.
 
     Raises
     ------
