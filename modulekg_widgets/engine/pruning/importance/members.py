@@ -24,7 +24,7 @@ from modulekg_widgets.engine.tracing.dataflow import INPUT, DataNode, OperatorNo
 Value = TypeVar("Value")
 WeightDim = tuple[DataNode, int]
 WEIGHTS_ONLY, ALL_MEMBERS = "weights", "all"
-_VOTES = Deprecation("votes=", "0.1.0", "0.3.0", "members= of mk.pruning.L1 and mk.pruning.L2")
+_VOTES = Deprecation("votes=", "0.2.0", "0.4.0", "members= of mk.pruning.L1 and mk.pruning.L2")
 DEPRECATED.append(_VOTES)
 
 
