@@ -56,7 +56,7 @@ def test_latency_of_families_left_out(graph: mk.KnowledgeGraph) -> None:
 
 def halves(predictor: Predictor, place: Condition) -> list[list[str]]:
     """The families of a place in two halves: predictors were chosen on groups of the first, the second shows them."""
-    families = sorted({sample.features.family for sample, _ in predictor.observations.places[place]})
+    families = sorted({sample.features.family for sample, _ in predictor.observations.by_condition[place]})
     order = np.random.default_rng(2026).permutation(len(families))
     return [[families[at] for at in part] for part in np.array_split(order, 2)]
 
@@ -64,10 +64,10 @@ def halves(predictor: Predictor, place: Condition) -> list[list[str]]:
 def told_without(predictor: Predictor, place: Condition, families: list[str]) -> tuple[PredictionIntervals, np.ndarray]:
     """The values of families that are gone from all places, by what is chosen on the rest, and the truth."""
     places = {each: [pair for pair in pairs if pair[0].features.family not in families]
-              for each, pairs in predictor.observations.places.items()}  # fmt: skip
-    without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
-    asked = [pair for pair in predictor.observations.places[place] if pair[0].features.family in families]
-    told, _ = without.choice(place, True).ask([sample for sample, _ in asked])
+              for each, pairs in predictor.observations.by_condition.items()}  # fmt: skip
+    without = Predictor(replace(predictor.observations, by_condition=places), predictor.datasets)
+    asked = [pair for pair in predictor.observations.by_condition[place] if pair[0].features.family in families]
+    told, _ = without.selection(place, True).predict([sample for sample, _ in asked])
     return told, np.array([value for _, value in asked])
 
 
@@ -109,11 +109,11 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
     inside: list[bool] = []
     for family in ("convnext", "mobilenetv3", "swin_transformer", "regnet", "xcit", "eva", "efficientnet", "levit"):
         places = {place: [pair for pair in pairs if pair[0].features.family != family]
-                  for place, pairs in predictor.observations.places.items()}  # fmt: skip
-        without = Predictor(replace(predictor.observations, places=places), predictor.datasets)
-        known = predictor.observations.places[Condition(IMAGENET)]
+                  for place, pairs in predictor.observations.by_condition.items()}  # fmt: skip
+        without = Predictor(replace(predictor.observations, by_condition=places), predictor.datasets)
+        known = predictor.observations.by_condition[Condition(IMAGENET)]
         asked = [pair for pair in known if pair[0].features.family == family]
-        told, _ = without.choice(Condition(IMAGENET), True).ask([sample for sample, _ in asked])
+        told, _ = without.selection(Condition(IMAGENET), True).predict([sample for sample, _ in asked])
         truth = np.array([value for _, value in asked])
         inside += ((told.low <= truth) & (truth <= told.high)).tolist()
     assert 0.82 <= np.mean(inside) <= 0.97
@@ -121,8 +121,8 @@ def test_a_family_that_the_graph_has_never_seen_is_told_within_its_interval(grap
 
 def sampled(graph: mk.KnowledgeGraph, dataset: str) -> tuple[TargetRegressor, list[Sample], np.ndarray]:
     predictor = fitted_predictor(graph.contents(), "acc@1")
-    own = predictor.observations.places[Condition(dataset)]
-    source = predictor.surface(Condition(IMAGENET), True).alone
+    own = predictor.observations.by_condition[Condition(dataset)]
+    source = predictor.regressor(Condition(IMAGENET), True).without_sources
     return source, [sample for sample, _ in own], np.array([value for _, value in own])
 
 
@@ -139,7 +139,7 @@ def test_a_few_results_on_another_test_set_and_all_of_imagenet(graph: mk.Knowled
             asked = np.flatnonzero(~np.isin(families, families[known]))
             surfaces = [TargetRegressor(dataset, [samples[at] for at in known], values[known], "%", True, sources)
                         for sources in ([source], [])]  # fmt: skip
-            told, alone = (surface.told([samples[at] for at in asked]) for surface in surfaces)
+            told, alone = (surface.predict([samples[at] for at in asked]) for surface in surfaces)
             truth = values[asked]
             errors.append([np.abs(each - truth).mean() for each in (told.values, alone.values, values[known].mean())])
             insides.append((told.low <= truth) & (truth <= told.high))
@@ -178,7 +178,7 @@ def test_made_up_data_sets(graph: mk.KnowledgeGraph, kind: str, count: int) -> N
         values = np.clip(MADE_UP[kind](source.values, samples, rng.normal(size=len(samples))), 0, 100)
         known = rng.choice(len(values), count, replace=False)
         asked = np.flatnonzero(~np.isin(families, families[known]))
-        told = TargetRegressor("mine", [samples[at] for at in known], values[known], "%", True, [source]).told(
+        told = TargetRegressor("mine", [samples[at] for at in known], values[known], "%", True, [source]).predict(
             [samples[at] for at in asked]
         )
         truth = values[asked]
@@ -204,6 +204,6 @@ def test_sixty_jobs_that_follow_imagenet_closely_and_families_unknown_there(grap
         known = rng.choice(np.flatnonzero(~unknown), 60, replace=False)
         told = TargetRegressor(
             "mine", [source.samples[at] for at in known], values[known], "%", True, [elsewhere]
-        ).told([source.samples[at] for at in np.flatnonzero(unknown)])
+        ).predict([source.samples[at] for at in np.flatnonzero(unknown)])
         insides.append(np.mean((told.low <= values[unknown]) & (values[unknown] <= told.high)))
     assert 0.85 <= np.mean(insides) <= 0.95
