@@ -50,7 +50,7 @@ def test_two_independent_axes_that_were_merged_are_found() -> None:
     axes = mk.trace(seeded(TwoBranches), torch.randn(4, 3)).axes
     first, second = (find(axes.term(name, 0)) for name in ("a.weight", "b.weight"))
     second.link = first
-    axes.places[first] = [*axes.places[first], *axes.places.pop(second)]
+    axes.tensor_dims[first] = [*axes.tensor_dims[first], *axes.tensor_dims.pop(second)]
     del axes._axes[second]
     proof = axes.verify(bipartitions=100)
     # permuting all of it is right, but half of it can be permuted without the rest

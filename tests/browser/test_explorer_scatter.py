@@ -13,14 +13,14 @@ SLOW = (
     SETUP
     + """
 import pathlib, time
-from modulekg_widgets.widgets.knowledge_explorer import analysis, knowledge_explorer
-knowledge_explorer.AT_ONCE = 3
-findings_of = analysis.findings_of
+from modulekg_widgets.widgets import knowledge_explorer
+knowledge_explorer.MAX_SYNC_MODELS = 3
+analyse_contents = knowledge_explorer.analyse_contents
 def later(contents, *rest):
     while not pathlib.Path("looked-at").exists():
         time.sleep(0.02)
-    return findings_of(contents, *rest)
-analysis.findings_of = later
+    return analyse_contents(contents, *rest)
+knowledge_explorer.analyse_contents = later
 pathlib.Path("looked-at").unlink(missing_ok=True)
 """
 )

@@ -60,7 +60,7 @@ def test_members_are_read_as_they_were_written(tmp_path: Path, method: int) -> N
         assert archive.size("data/0") == 2304
         for name, content in members.items():
             assert archive.read(name.removeprefix("net/")) == content
-        start = archive.place("data/0")
+        start = archive.data_offset("data/0")
         if method == zipfile.ZIP_STORED:
             assert start is not None
             assert source.read(start, 2304) == members["net/data/0"]
@@ -87,7 +87,7 @@ def test_weights_of_torch_are_found_in_place(tmp_path: Path) -> None:
     torch.save(state, path)
     with open_source(path) as source:
         archive = ZipArchive(source)
-        start = archive.place("data/0")
+        start = archive.data_offset("data/0")
         assert start is not None
         assert source.read(start, archive.size("data/0")) == state["a"].numpy().tobytes()
 
@@ -107,7 +107,7 @@ def test_what_stands_before_an_archive_moves_its_members(tmp_path: Path) -> None
     path.write_bytes(b"#!/bin/sh\n" + zipped({"n/x": b"12345678"}))
     with open_source(path) as source:
         archive = ZipArchive(source)
-        start = archive.place("x")
+        start = archive.data_offset("x")
         assert start is not None
         assert source.read(start, 8) == b"12345678" == archive.read("x")
 
@@ -125,7 +125,7 @@ def test_an_empty_archive(tmp_path: Path) -> None:
 
 def test_missing_members_are_named(tmp_path: Path) -> None:
     content = bytes(zipped({"a/x": b"1"}))
-    for look in (lambda a: a.read("y"), lambda a: a.size("y"), lambda a: a.place("y")):
+    for look in (lambda a: a.read("y"), lambda a: a.size("y"), lambda a: a.data_offset("y")):
         assert "it has no y" in refused(tmp_path, content, look)
 
 
@@ -168,7 +168,7 @@ def test_a_member_that_reaches_into_the_directory(tmp_path: Path) -> None:
 def test_a_longer_header_cannot_push_a_member_into_the_next(tmp_path: Path) -> None:
     content = zipped({"x": b"1" * 50, "y": b"2" * 50})
     struct.pack_into("<H", content, 28, 40)  # the extra of the header before the member
-    assert "other things" in refused(tmp_path, content, lambda archive: archive.place("x"))
+    assert "other things" in refused(tmp_path, content, lambda archive: archive.data_offset("x"))
 
 
 def test_another_name_before_the_bytes(tmp_path: Path) -> None:

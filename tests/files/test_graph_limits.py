@@ -73,4 +73,4 @@ def test_modules_and_classes_beyond_any() -> None:
 
 def test_names_of_very_many_parts_are_not_held() -> None:
     with pytest.raises(ModelFileError, match="larger files are not opened"):
-        OnnxModules(ReadBudget("x")).hold(f"{at}." + "a." * 1990 + "w" for at in range(400))
+        OnnxModules(ReadBudget("x")).add_owners(f"{at}." + "a." * 1990 + "w" for at in range(400))

@@ -131,8 +131,8 @@ def memory(kind):
 def read(path):
     started = time.process_time()
     try:
-        with source.opened(path) as opened:
-            readers.read(opened)
+        with source.open_source(path) as opened:
+            readers.read_contents(opened)
     except ModelFileError:
         pass
     times[path] = time.process_time() - started

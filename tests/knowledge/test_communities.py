@@ -76,8 +76,8 @@ def ring_of(size: int) -> Contents:
 @pytest.mark.slow
 def test_the_seed_of_hashes_does_not_count() -> None:
     script = (
-        "from knowledge.test_communities import community_of, ring_of\n"
-        "print(sorted(community_of(ring_of(97))[0].items()))"
+        "from knowledge.test_communities import detect_communities, ring_of\n"
+        "print(sorted(detect_communities(ring_of(97))[0].items()))"
     )
     other = subprocess.run(
         [sys.executable, "-c", script],

@@ -134,11 +134,11 @@ def test_families_count_once_however_many_values_they_have(records: dict[str, Mo
     ]
     bent = {name: values[name] - 12 * (published_models()[name].family == "regnet") for name in own}
     few, many = (
-        with_jobs({name: value for name, value in bent.items() if keep(name)}, records).surface(Condition(MINE), True)
+        with_jobs({name: value for name, value in bent.items() if keep(name)}, records).regressor(Condition(MINE), True)
         for keep in (lambda name: not name.startswith("regnet_x"), lambda name: True)
     )
-    assert few._factor == pytest.approx(many._factor, rel=0.3)
-    assert few._factor > 1.3
+    assert few._width_factor == pytest.approx(many._width_factor, rel=0.3)
+    assert few._width_factor > 1.3
 
 
 def test_what_another_place_is_unsure_of_is_not_narrowed() -> None:
@@ -181,7 +181,7 @@ def test_two_jobs_are_enough_for_wide_intervals(records: dict[str, ModelRecord])
 
 def test_values_of_other_places_come_by_what_they_share(records: dict[str, ModelRecord]) -> None:
     predictor = with_jobs(values_of("affine", 2), records)
-    surface = predictor.surface(Condition(MINE), True)
+    surface = predictor.regressor(Condition(MINE), True)
     assert len(surface.sources) == 1
     assert len(surface.sources[0].values) == len(published_models())
     assert predictor.predict([zoo_record("resnet18")], IMAGENET)[0].training == 2 * len(published_models())

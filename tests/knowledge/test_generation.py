@@ -207,7 +207,7 @@ def check_widths(name: str) -> None:
     assert resize_model(model, meta_call([image]), 0.75)
     after = first_working_call(model, [meta_call((image,))])
     assert after is not None
-    assert after.outputs[""] == before.outputs[""] == ((1, 1000),)
+    assert after.output_shapes[""] == before.output_shapes[""] == ((1, 1000),)
     assert 0.5 < after.flops / before.flops < 0.7
     assert runs_forward(model, meta_call([image]), training=True)
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]

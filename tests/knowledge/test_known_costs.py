@@ -43,7 +43,7 @@ def seen(side: int, flops: float) -> CheckedBuild:
 
 
 def test_a_cost_is_estimated_by_the_area() -> None:
-    assert costs(None).about(known()[0]) == ESTIMATE
+    assert costs(None).estimate(known()[0]) == ESTIMATE
     assert costs(0.51 * ESTIMATE).may_fit(known()[0])
     assert not costs(0.49 * ESTIMATE).may_fit(known()[0])
     assert costs(None).may_fit(known()[0])
@@ -52,15 +52,15 @@ def test_a_cost_is_estimated_by_the_area() -> None:
 def test_two_of_a_family_tell_how_much_more_than_estimated_the_others_may_cost() -> None:
     budget = costs(0.9 * ESTIMATE)
     first, second, third = known()
-    budget.note(first, seen(32, 1.1 * ESTIMATE))
+    budget.record_run(first, seen(32, 1.1 * ESTIMATE))
     assert budget.may_fit(third)
-    budget.note(second, seen(32, 1.05 * ESTIMATE))
+    budget.record_run(second, seen(32, 1.05 * ESTIMATE))
     assert not budget.may_fit(third)
     assert budget.may_fit(traced(zoo_record("mobilenet_v3_small"), round(ESTIMATE * AREAS)))
     assert costs(ESTIMATE).may_fit(third)
     less = costs(0.9 * ESTIMATE)
     for record in (first, second):
-        less.note(record, seen(32, 0.8 * ESTIMATE))
+        less.record_run(record, seen(32, 0.8 * ESTIMATE))
     assert less.may_fit(third)
 
 
@@ -70,19 +70,19 @@ def test_ten_of_other_families_tell_it_as_well() -> None:
     for least, fits in ((1.01, False), (0.8, True)):
         budget = costs(0.9 * ESTIMATE)
         for record in others:
-            budget.note(record, seen(32, 1.2 * ESTIMATE))
+            budget.record_run(record, seen(32, 1.2 * ESTIMATE))
         assert budget.may_fit(known()[0])
         for record in others:
-            budget.note(record, seen(32, least * ESTIMATE))
+            budget.record_run(record, seen(32, least * ESTIMATE))
         assert budget.may_fit(known()[0]) == fits
 
 
 def test_of_a_family_of_one_size_of_images_two_are_tried() -> None:
     budget = costs(0.9 * ESTIMATE)
     first, second, third = known()
-    budget.note(first, seen(224, AREAS * ESTIMATE))
+    budget.record_run(first, seen(224, AREAS * ESTIMATE))
     assert budget.may_fit(third)
-    budget.note(second, seen(224, AREAS * ESTIMATE))
+    budget.record_run(second, seen(224, AREAS * ESTIMATE))
     assert not budget.may_fit(third)
 
 

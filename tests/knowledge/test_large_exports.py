@@ -25,7 +25,7 @@ from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml
 from modulekg_widgets.engine.knowledge.exchange.json_text import object_text, value_text
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import MAX_VALUES, header, xml_escaped
 from modulekg_widgets.engine.knowledge.exchange.property_graph import (
-    copied,
+    copy_values,
     edge_count,
     gc_paused,
     node_count,
@@ -209,13 +209,13 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
         "g": None,
         "h": datetime(2024, 1, 1),
     }
-    made = copied(values)
+    made = copy_values(values)
     assert made == values
     assert list(made) == list(values)
     inner.append(2)
     assert (made["c"], made["d"], made["e"]) == ((1, [1]), [1], {"f": [1]})
     plain = {"a": 1}
-    copied(plain)["a"] = 2
+    copy_values(plain)["a"] = 2
     assert plain == {"a": 1}
 
 

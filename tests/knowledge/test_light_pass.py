@@ -133,14 +133,14 @@ def test_operators_and_traffic_tell_what_flops_do_not() -> None:
             record = add_cost(model_record(model), model, ((torch.empty(1, width, device="meta"),), {}))
             samples.append(Sample(features_of(record, family=str(depth))))
     design = Design(samples, costs=True)
-    assert design.known.scaled.shape == (24, 6)
+    assert design.known.size_matrix.shape == (24, 6)
     launches = [sample.features.record.model.launches for sample in samples]
-    assert np.corrcoef(design.known.scaled[:, 4], np.log10(launches))[0, 1] == pytest.approx(1)
+    assert np.corrcoef(design.known.size_matrix[:, 4], np.log10(launches))[0, 1] == pytest.approx(1)
     model = samples[5].features.record.model
     uncounted = replace(samples[5].features.record, model=replace(model, launches=None, traffic=None))
-    (row,) = design.rows([Sample(replace(samples[5].features, record=uncounted))]).scaled
+    (row,) = design.rows([Sample(replace(samples[5].features, record=uncounted))]).size_matrix
     assert np.isfinite(row).all()
     assert np.abs(row[4:]).max() < 3
     few = [Sample(replace(each.features, record=uncounted)) for each in samples[:6]] + samples[6:]
-    assert Design(few, costs=True).known.scaled.shape == (24, 4)  # too few were counted
-    assert Design(samples, costs=False).known.scaled.shape == (24, 2)
+    assert Design(few, costs=True).known.size_matrix.shape == (24, 4)  # too few were counted
+    assert Design(samples, costs=False).known.size_matrix.shape == (24, 2)

@@ -61,7 +61,7 @@ def table() -> pd.DataFrame:
 
 def few_samples() -> tuple[list[Features], np.ndarray, np.ndarray]:
     """Features, values and families of a few published models."""
-    surface = published_alone().surface(Condition(IMAGENET), True)
+    surface = published_alone().regressor(Condition(IMAGENET), True)
     chosen = [at for at, sample in enumerate(surface.samples) if sample.features.name in FEW]
     return [surface.samples[at].features for at in chosen], surface.values[chosen], surface.families[chosen]
 
@@ -88,13 +88,13 @@ def test_no_question_about_the_graph_imports_what_takes_seconds() -> None:
 import sys
 from modulekg_widgets.engine.knowledge.prediction.data.design import Sample
 from modulekg_widgets.engine.knowledge.prediction.data.features import features_of
-from modulekg_widgets.engine.knowledge.prediction.data.published import published
-from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import Surface
+from modulekg_widgets.engine.knowledge.prediction.data.published import published_models
+from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor import TargetRegressor
 from modulekg_widgets.engine.knowledge.facts.records import model_record
 from torch import nn
 samples = [Sample(features_of(model_record(nn.Linear(width, 3), str(width)))) for width in range(1, 90)]
-Surface("here", samples, [float(width) for width in range(1, 90)], None, False).told(samples)
-assert len(published()) == 78
+TargetRegressor("here", samples, [float(width) for width in range(1, 90)], None, False).predict(samples)
+assert len(published_models()) == 78
 print({"torchvision", "scipy.stats", "sklearn"} & sys.modules.keys())
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
@@ -180,7 +180,7 @@ def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
 
     def predicted(values: np.ndarray) -> np.ndarray:
         if predictor == "gnn":
-            return GraphNetworkEnsemble(features, values, families, [0]).left_out
+            return GraphNetworkEnsemble(features, values, families, [0]).out_of_fold
         return leave_family_out(KERNEL_REGRESSIONS[predictor], features, values, families)
 
     before, after = predicted(values), predicted(wrong)
@@ -191,7 +191,7 @@ def test_a_familys_own_values_say_nothing_about_it(predictor: str) -> None:
 def test_residuals_of_left_out_families_are_those_of_fits_without_them() -> None:
     features, values, families = few_samples()
     kernel, ridge = KERNEL_REGRESSIONS["wl-rbf"].kernels(features)[3], 0.1
-    found, _ = GaussianProcess(kernel, values, ridge).left_out(families)
+    found, _ = GaussianProcess(kernel, values, ridge).leave_family_out(families)
     for family in set(families):
         test, train = families == family, families != family
         inside = kernel[np.ix_(train, train)] + CONSTANT_SCALE + ridge * np.eye(train.sum())
@@ -204,7 +204,7 @@ def test_the_network_learns_and_leaves_all_as_it_was() -> None:
     features, values, families = few_samples()
     before = torch.get_rng_state(), torch.get_num_threads()
     with torch.inference_mode():
-        first = GraphNetworkEnsemble(features, values, families, [0, 1]).runs
+        first = GraphNetworkEnsemble(features, values, families, [0, 1]).runs_by_seed
         assert not torch.is_grad_enabled()
     assert torch.equal(before[0], torch.get_rng_state())
     assert torch.get_num_threads() == before[1]

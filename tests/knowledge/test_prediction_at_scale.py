@@ -63,7 +63,7 @@ def with_source() -> TargetRegressor:
 @pytest.mark.parametrize("weights", [STRUCTURE_KERNEL, COST_KERNEL])
 def test_a_kernel_is_the_same_in_pieces(weights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = design.Design(samples()[:90], False)
-    across, among = made.parts(made.rows(samples()[80:])), made.known_kernel_parts(np.arange(0, 90, 2))
+    across, among = made.kernel_parts(made.rows(samples()[80:])), made.known_kernel_parts(np.arange(0, 90, 2))
     whole = [weights.kernel(parts) for parts in (across, among)]
     for piece in (1, 200, 1000):
         monkeypatch.setattr(design, "MAX_BLOCK_ELEMENTS", piece)
@@ -74,7 +74,7 @@ def test_a_kernel_is_the_same_in_pieces(weights: Any, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("scale", [PERCENT_POINTS, LOG_ODDS])
 def test_one_student_t_is_the_mixture_of_its_halves(scale: Scale) -> None:
     rng = np.random.default_rng(0)
-    centres, spreads = scale.of(rng.uniform(0.6, 99.4, (1, 200))), rng.uniform(0.01, 5, (1, 200))
+    centres, spreads = scale.transform(rng.uniform(0.6, 99.4, (1, 200))), rng.uniform(0.01, 5, (1, 200))
     one = mixture_intervals([scale], centres, spreads, np.ones(1), 7.5)
     halves = mixture_intervals([scale] * 2, np.repeat(centres, 2, 0), np.repeat(spreads, 2, 0), np.full(2, 0.5), 7.5)
     for name in ("values", "low", "high"):
@@ -87,13 +87,13 @@ def test_the_rest_tells_of_a_block_as_if_it_were_all_there_is() -> None:
     kernels = [np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / width) for width in (0.5, 8.0)]
     block = np.array([2, 3, 7])
     rest = np.setdiff1d(np.arange(12), block)
-    told = [GaussianProcess(kernel, values, 0.3).without(block) for kernel in kernels]
+    told = [GaussianProcess(kernel, values, 0.3).leave_block_out(block) for kernel in kernels]
     fresh = [GaussianProcess(kernel[np.ix_(rest, rest)], values[rest], 0.3) for kernel in kernels]
     for kernel, found, process in zip(kernels, told, fresh, strict=True):
-        expected, variances = process.told(kernel[np.ix_(block, rest)], np.diag(kernel)[block])
+        expected, variances = process.predict(kernel[np.ix_(block, rest)], np.diag(kernel)[block])
         assert np.allclose(found.values, expected, atol=1e-3)
         assert np.allclose(found.variances, variances, rtol=1e-3)
-        assert found.freedom == process.freedom
+        assert found.degrees_of_freedom == process.degrees_of_freedom
     assert told[0].evidence - told[1].evidence == pytest.approx(fresh[0].evidence() - fresh[1].evidence(), abs=1e-2)
 
 
@@ -103,7 +103,7 @@ def test_a_family_of_few_values_is_told_without_what_it_has_itself() -> None:
     values = values_of(known)
     family = np.array([sample.features.family == known[4].features.family for sample in known])
     one, other = (
-        TargetRegressor("here", known, each, "%", False, [source]).left_out().values
+        TargetRegressor("here", known, each, "%", False, [source]).leave_family_out().values
         for each in (values, np.where(family, values + 20, values))
     )
     assert np.allclose(one[family], other[family], rtol=1e-6)
@@ -117,7 +117,7 @@ def test_intervals_of_few_values_follow_how_far_off_these_are() -> None:
     widths = []
     for off in (0.0, 8.0):
         values = line + off * np.array([1, -1, 1, -1, 1])
-        told = TargetRegressor("here", known, values, "%", False).told(samples()[1::20])
+        told = TargetRegressor("here", known, values, "%", False).predict(samples()[1::20])
         widths.append(float((told.high - told.low).mean()))
     assert widths[1] > 2 * widths[0]
 
@@ -125,7 +125,7 @@ def test_intervals_of_few_values_follow_how_far_off_these_are() -> None:
 @pytest.mark.parametrize("scale", [PERCENT_POINTS, LOG_ODDS])
 def test_a_value_stands_where_the_interval_of_the_mixture_has_it(scale: Scale) -> None:
     rng = np.random.default_rng(1)
-    centres, spreads = scale.of(rng.uniform(30, 70, (3, 50))), rng.uniform(0.1, 0.5, (3, 50))
+    centres, spreads = scale.transform(rng.uniform(30, 70, (3, 50))), rng.uniform(0.1, 0.5, (3, 50))
     mixture = ([scale] * 3, centres, spreads, np.array([0.5, 0.3, 0.2]), 4.5)
     told = mixture_intervals(*mixture)
     for ends, expected in ((told.low, -NORMAL_QUANTILE), (told.values, 0.0), (told.high, NORMAL_QUANTILE)):
@@ -136,22 +136,27 @@ def test_a_value_stands_where_the_interval_of_the_mixture_has_it(scale: Scale) -
 def test_values_alone_are_told_as_if_there_were_no_source() -> None:
     surface = with_source()
     folds = family_folds(surface.families)
-    surface.nested_errors(surface.judged, folds)  # what both share is there
-    alone, other = surface.alone, TargetRegressor("here", surface.samples, surface.values, "%", False)
+    surface.nested_errors(surface.validation_indices, folds)  # what both share is there
+    alone, other = surface.without_sources, TargetRegressor("here", surface.samples, surface.values, "%", False)
     assert alone.title == other.title
-    assert np.allclose(alone.nested_errors(alone.judged, folds), other.nested_errors(other.judged, folds))
-    for own, expected in ((alone.told(samples()), other.told(samples())), (alone.left_out(), other.left_out())):
+    assert np.allclose(
+        alone.nested_errors(alone.validation_indices, folds), other.nested_errors(other.validation_indices, folds)
+    )
+    for own, expected in (
+        (alone.predict(samples()), other.predict(samples())),
+        (alone.leave_family_out(), other.leave_family_out()),
+    ):
         assert np.allclose([own.values, own.low, own.high], [expected.values, expected.low, expected.high])
 
 
 def test_what_is_known_elsewhere_is_sure_and_what_is_told_there_is_not() -> None:
     source = with_source().sources[0]
     for scale in (PERCENT_POINTS, LOG_ODDS):
-        middle, spread = scale.of(source.values).mean(), scale.of(source.values).std()
-        column, variances = source.column(scale, samples()), source.variances(scale, samples())
-        told = source.told(samples())
-        assert np.allclose(column[:45] * spread + middle, scale.of(source.values[:45]))
-        assert np.allclose(column[45:90] * spread + middle, scale.of(told.values[45:90]))
+        middle, spread = scale.transform(source.values).mean(), scale.transform(source.values).std()
+        column, variances = source.standard_scores(scale, samples()), source.variances(scale, samples())
+        told = source.predict(samples())
+        assert np.allclose(column[:45] * spread + middle, scale.transform(source.values[:45]))
+        assert np.allclose(column[45:90] * spread + middle, scale.transform(told.values[45:90]))
         assert (variances > 0).tolist() == [False] * 45 + [True] * 45 + [False] * 10
 
 

@@ -67,7 +67,7 @@ def asked_of_others(
     inside = np.isin([int(sample.features.family) for sample in samples()], rng.permutation(FAMILIES)[:count])
     known, others = np.flatnonzero(inside), np.flatnonzero(~inside)
     choice = ModelSelection(TargetRegressor("here", [samples()[at] for at in known], values[known], "%", False))
-    told, verdicts = choice.ask([samples()[at] for at in others])
+    told, verdicts = choice.predict([samples()[at] for at in others])
     truth = values[others]
     (title,) = {verdict.title for verdict in verdicts}
     held = (told.low <= truth) & (truth <= told.high)
@@ -116,9 +116,9 @@ def test_the_answer_names_what_told_it_and_what_else_was_measured() -> None:
 
 def test_few_values_are_told_by_kernels_without_a_comparison() -> None:
     few = samples()[:40]
-    _, verdicts = ModelSelection(TargetRegressor("here", few, steps(few, np.random.default_rng(0)), "%", False)).ask(
-        few[:2]
-    )
+    _, verdicts = ModelSelection(
+        TargetRegressor("here", few, steps(few, np.random.default_rng(0)), "%", False)
+    ).predict(few[:2])
     assert verdicts[0].errors == {}
     assert "averaged" in verdicts[0].title
 
@@ -140,12 +140,12 @@ class Knowing:
 def test_what_takes_longer_tells_once_it_was_brought_and_is_best() -> None:
     some = samples()[:200]
     choice = ModelSelection(TargetRegressor("here", some, steps(some, np.random.default_rng(0)), "%", False))
-    assert choice.ask(some[:1])[1][0].errors.keys() == choice.errors(choice.surface).keys()
-    choice.add(Knowing(choice.surface))
-    told, verdicts = choice.ask(some[:3])
+    assert choice.predict(some[:1])[1][0].errors.keys() == choice.errors(choice.regressor).keys()
+    choice.add(Knowing(choice.regressor))
+    told, verdicts = choice.predict(some[:3])
     assert {verdict.title for verdict in verdicts} == {"knowing"}
     assert len(verdicts[0].errors) == 3
-    assert told.values == pytest.approx(choice.surface.values[:3])
+    assert told.values == pytest.approx(choice.regressor.values[:3])
     assert told.high - told.low == pytest.approx([0.2] * 3)
 
 
@@ -167,16 +167,18 @@ def test_the_network_tells_models_that_it_has_not_seen_one_by_one() -> None:
     values = steps(known, np.random.default_rng(0))
     groups = np.array([sample.features.family for sample in known])
     networks = GraphNetworkEnsemble([sample.features for sample in known], values, groups, [0, 1])
-    assert networks.told(other) == pytest.approx(np.concatenate([networks.told([each]) for each in other]), abs=1e-3)
+    assert networks.predict(other) == pytest.approx(
+        np.concatenate([networks.predict([each]) for each in other]), abs=1e-3
+    )
     unknown = Sample(features_of(model_record(nn.Sequential(nn.Conv1d(3, 4, 3), nn.Tanh()), "other")))
-    assert np.isfinite(networks.told([unknown])).all()
-    assert networks.left_out.shape == (30,)
+    assert np.isfinite(networks.predict([unknown])).all()
+    assert networks.out_of_fold.shape == (30,)
 
 
 def test_the_shipped_figures_are_told_by_a_kernel() -> None:
-    choice = fitted_predictor(Contents(), "acc@1").choice(Condition(IMAGENET), True)
-    errors = choice.errors(choice.surface)
-    assert min(errors, key=errors.__getitem__) == choice.surface.title
+    choice = fitted_predictor(Contents(), "acc@1").selection(Condition(IMAGENET), True)
+    errors = choice.errors(choice.regressor)
+    assert min(errors, key=errors.__getitem__) == choice.regressor.title
 
 
 def test_folds_part_no_family_and_are_about_as_large() -> None:
@@ -194,7 +196,7 @@ def test_trees_find_what_scikit_learn_finds() -> None:
     rows = rng.normal(size=(600, 5))
     values = 3 * (rows[:, 0] > 0.3) * (rows[:, 1] < 0.5) + rows[:, 2] + 0.1 * rng.normal(size=600)
     every = np.ones((1, 400), bool)
-    own = BoostedTrees(rows[:400], values[:400], every).told(rows[400:])[0]
+    own = BoostedTrees(rows[:400], values[:400], every).predict(rows[400:])[0]
     settings = {"max_iter": 60, "learning_rate": 0.15, "max_leaf_nodes": 8, "random_state": 0}
     theirs = sklearn.HistGradientBoostingRegressor(**settings).fit(rows[:400], values[:400]).predict(rows[400:])
     assert np.abs(own - values[400:]).mean() < 1.1 * np.abs(theirs - values[400:]).mean()
@@ -205,6 +207,6 @@ def test_trees_know_only_what_they_are_given() -> None:
     rows, values = rng.normal(size=(200, 3)), rng.normal(size=200)
     known = np.arange(200) < 150
     other = np.where(known, values, 100.0)
-    one, two = (BoostedTrees(rows, each, known[None]).told(rows) for each in (values, other))
+    one, two = (BoostedTrees(rows, each, known[None]).predict(rows) for each in (values, other))
     assert np.array_equal(one, two)
-    assert np.allclose(BoostedTrees(np.ones((200, 2)), values, known[None]).told(rows[:, :2]), values[known].mean())
+    assert np.allclose(BoostedTrees(np.ones((200, 2)), values, known[None]).predict(rows[:, :2]), values[known].mean())

@@ -145,10 +145,10 @@ def test_size_is_limited_before_memory_is_gone() -> None:
 
 def test_whoever_has_more_says_so() -> None:
     value = list(range(600_000))
-    text = encode(value, most=1_000_000)
-    assert decode(text, most=1_000_000) == value
+    text = encode(value, max_items=1_000_000)
+    assert decode(text, max_items=1_000_000) == value
     with pytest.raises(ValueError, match="at most 160 characters"):
-        decode(text, most=10)
+        decode(text, max_items=10)
 
 
 @pytest.mark.parametrize(

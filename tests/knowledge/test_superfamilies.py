@@ -39,14 +39,17 @@ def contents() -> Contents:
 
 def test_few_families_stand_for_themselves(contents: Contents) -> None:
     found = superfamilies(contents)
-    assert found.of == list(range(6))
+    assert found.superfamily_of == list(range(6))
     assert found.names == list(found.families) == [f"{kind}{n}" for n, kind in enumerate(["ConvNet", "DenseNet"] * 3)]
     assert sorted(name for names in found.families.values() for name in names) == sorted(contents.models)
 
 
 def test_those_that_are_built_alike_stand_together(contents: Contents) -> None:
     found = superfamilies(contents, most=2)
-    groups = {frozenset(name for name, of in zip(found.families, found.of, strict=True) if of == at) for at in (0, 1)}
+    groups = {
+        frozenset(name for name, of in zip(found.families, found.superfamily_of, strict=True) if of == at)
+        for at in (0, 1)
+    }
     assert groups == {frozenset(found.families) & {f"{kind}Net{n}" for n in range(6)} for kind in ("Conv", "Dense")}
     assert found.names[0].endswith(" + 2 more")
     assert superfamilies(contents, most=2) == found

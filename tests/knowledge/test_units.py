@@ -50,7 +50,7 @@ def add(kg: mk.KnowledgeGraph, values: list[Any], **how: Any) -> Any:
 
 
 def known(kg: mk.KnowledgeGraph, target: str, dataset: str | None = "d", device: str | None = None) -> list[float]:
-    places = observations(kg.contents(), target).places
+    places = observations(kg.contents(), target).by_condition
     return [value for _, value in places.get(Condition(dataset, device), [])]
 
 

@@ -150,7 +150,7 @@ def test_some_are_kept_or_all_forgotten() -> None:
     ring = TransferRing()
     for slot in range(6):
         ring.put(slot, torch.tensor(float(slot)), float(slot))
-    ring.keep({1, 4, 9})
+    ring.retain({1, 4, 9})
     ring.put(2, 22.0, 2.0)
     ring.close(0)
     (row,) = ring.take()
@@ -280,8 +280,8 @@ def test_values_of_a_type_leave_a_device_in_one_piece(monkeypatch: pytest.Monkey
     for slot in range(30):
         ring.put(slot, torch.tensor([slot, 0.5], dtype=types[slot % 3]), float(slot))
     ring.put(30, 7.0, 30.0)
-    values, weights = zip(*ring._held.values(), strict=True)
-    order = ring._ordered(tuple(ring._held))
+    values, weights = zip(*ring._collected.values(), strict=True)
+    order = ring._ordered(tuple(ring._collected))
     monkeypatch.setattr(ring, "_pack", lambda where, own: (
         (torch.tensor(own, dtype=torch.float64), len(own), None) if where is None
         else module._DeviceRing(torch.device("cpu")).pack([each.reshape(-1) for each in own], 2 * len(own))

@@ -59,7 +59,7 @@ def test_the_names_are_those_of_the_operator_that_one_is_like() -> None:
     assert call["cudnn_enable"] is True
     assert not call.has("sizes")
     assert call.native_arguments() == (["x", [4], "w", None, 2.0, True], {})
-    assert call.changed({"normalized_shape": [3], "eps": 1.0}) == (("w", "x", [3]), {"eps": 1.0})
+    assert call.with_values({"normalized_shape": [3], "eps": 1.0}) == (("w", "x", [3]), {"eps": 1.0})
     assert call.may_change("weight")
     assert not call.may_change("bias")
     assert Arguments(NORM, ("w", "x", [4]), {})["eps"] == 0.5  # its own default
@@ -69,19 +69,19 @@ def test_what_has_the_same_place_needs_no_entry() -> None:
     mk.axis_rule("mkgreads::pool", like="aten::avg_pool2d")
     call = Arguments(POOL, ("x", 3), {})
     assert (call["self"], call["kernel_size"], call["stride"], call["padding"]) == ("x", [3], [2], [0, 0])
-    assert call.changed({"kernel_size": [5]}) == (("x", 5), {})
+    assert call.with_values({"kernel_size": [5]}) == (("x", 5), {})
 
 
 def test_a_change_of_mind_holds_at_once() -> None:
-    assert schema_reading(POOL).is_own
+    assert schema_reading(POOL).is_native
     user_operators.replace(UserOperator(like="aten::avg_pool2d"), ["mkgreads::pool"])
-    assert not schema_reading(POOL).is_own
+    assert not schema_reading(POOL).is_native
     assert schema_reading(POOL).overload is aten.avg_pool2d.default
     user_operators.replace(UserOperator(like="aten::relu"), ["mkgreads::pool"])
     assert schema_reading(POOL).overload is aten.relu.default
     assert traits_of(POOL).pointwise
     user_operators.entries = {key: user_operators.entries[key] for key in user_operators if key != "mkgreads::pool"}
-    assert schema_reading(POOL).is_own
+    assert schema_reading(POOL).is_native
     assert not traits_of(POOL).pointwise
 
 

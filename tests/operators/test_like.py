@@ -96,7 +96,7 @@ def test_the_masked_reference_is_that_of_the_other(own: Own) -> None:
         selection = planner.selection(own.ratio)
         attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
         assert attempt.selection.changed
-        masks, edits = attempt.selection.keeps(), planner.repair.edits(attempt)
+        masks, edits = attempt.selection.keep_masks(), planner.repair.edits(attempt)
         errors.append(output_error(planner.axes, masks, edits, rehearsal.scales))
         assert matches_masked_model(planner.axes, masks, edits, rehearsal.scales)
     if not own.training:

@@ -309,7 +309,7 @@ def test_inputs_are_copied_and_let_go() -> None:
     x = torch.ones(1, 4)
     played = Playback(nn.Linear(4, 2), x)
     x.fill_(float("nan"))
-    assert played._given[0][0].tolist() == [[1.0, 1.0, 1.0, 1.0]]
+    assert played._inputs[0][0].tolist() == [[1.0, 1.0, 1.0, 1.0]]
     played.close()
     with pytest.raises(mk.ModuleKGError, match="let go by close"):
         played.picture(0)
@@ -357,10 +357,10 @@ def test_scripted_and_shared_modules_and_repeated_calls() -> None:
     model = nn.Sequential(shared, scripted, nn.Sequential(shared))
     played = Playback(model, torch.randn(2, 4))
     assert [step.path for step in played.steps] == ["", "0", "1", "2", "0"]
-    assert played.first("2.0") == 1  # a shared module stands at the first of its paths
+    assert played.first_step("2.0") == 1  # a shared module stands at the first of its paths
     for path in ("3", "1.0"):  # TorchScript is one opaque module
         with pytest.raises(mk.ModuleKGError, match=f"no module '{path}'"):
-            played.first(path)
+            played.first_step(path)
 
 
 def test_compiled_modules_run_as_they_are_written() -> None:

@@ -104,7 +104,7 @@ def pruned(
     seconds = time.process_time() - begin
     if wrong := differs(before, state_of(model)):
         return Row(name, wrong=f"planning changed {wrong}")
-    expected = shapes(forward(model, args, kwargs), graph.following) if not by_data else None
+    expected = shapes(forward(model, args, kwargs), graph.cuttable_outputs) if not by_data else None
     before = state_of(model)  # a forward pass in train mode counts batches
     twin = copy.deepcopy(model) if sum(p.numel() for p in model.parameters()) < 2e8 else None
     begin = time.process_time()
@@ -124,7 +124,7 @@ def pruned(
         output = forward(model, args, kwargs)
     except Exception as error:  # noqa: BLE001 - this is what the row is for
         return Row(name, wrong=f"forward: {type(error).__name__}: {error}"[:160], **figures)
-    if expected is not None and shapes(output, graph.following) != expected:
+    if expected is not None and shapes(output, graph.cuttable_outputs) != expected:
         return Row(name, wrong="the output has another shape", **figures)
     receipt.undo()
     if wrong := differs(before, state_of(model)):

@@ -105,7 +105,7 @@ def test_a_call_that_raises_is_listened_to_in_the_same_run(monkeypatch: pytest.M
 
     passes = []
     rehearsed = dryrun._dry_run
-    monkeypatch.setattr(dryrun, "_rehearsed", lambda *args: passes.append(args[3]) or rehearsed(*args))
+    monkeypatch.setattr(dryrun, "_dry_run", lambda *args: passes.append(args[3]) or rehearsed(*args))
     model = nn.Sequential(*(Fixed() for _ in range(4)), nn.Linear(6, 2)).eval()
     mk.plan(mk.trace(model, torch.randn(3, 6)), ratio=0.5)
     assert passes.count(None) == 1  # the first run alone is made twice
@@ -194,7 +194,7 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     torch.manual_seed(0)
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
-    fixing = repair.Repair(graph.axes, repair.Outcome(graph.axes))
+    fixing = repair.Repair(graph.axes, repair.EditCompiler(graph.axes))
     found = fixing.dry_run(attempt_of(graph.axes.free[0], plan))
     assert found.mismatch is None
-    assert found.explained
+    assert found.matches_trace

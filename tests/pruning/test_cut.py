@@ -326,7 +326,7 @@ def test_flattened_weights_move_together(monkeypatch: pytest.MonkeyPatch) -> Non
     model = nn.Sequential(nn.RNN(4, 6))
     pointers = [parameter.data_ptr() for parameter in model.parameters()]
     calls: list[list[int]] = []
-    monkeypatch.setattr("modulekg_widgets.engine.pruning.cut.cut.flattened", lambda walked, found: [model[0]])
+    monkeypatch.setattr("modulekg_widgets.engine.pruning.cut.cut.layers_to_flatten", lambda walked, found: [model[0]])
     monkeypatch.setattr(model[0], "flatten_parameters", lambda: calls.append(list(model[0].weight_ih_l0.shape)))
     receipt = cut(model, edits_by_hand(model, {"0.weight_ih_l0": {1: [0, 2]}}, {"0.input_size": (4, 2)}))
     assert calls == [[6, 2]]

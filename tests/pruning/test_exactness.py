@@ -37,7 +37,7 @@ def error_of(graph: mk.DataflowGraph, **how: Any) -> float:
     selection = planner.selection(how.get("ratio", 0.0))
     attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
     assert attempt.selection.changed
-    return output_error(planner.axes, attempt.selection.keeps(), planner.repair.edits(attempt), rehearsal.scales)
+    return output_error(planner.axes, attempt.selection.keep_masks(), planner.repair.edits(attempt), rehearsal.scales)
 
 
 # the data decide which way a detector goes, so there is no one masked original: test_battery.py runs them
@@ -147,12 +147,12 @@ def test_the_oracle_sees_one_wrong_position() -> None:
     planner = Planner(mk.trace(model, args), Request(ratio=0.5))
     selection = planner.selection(0.5)
     edits = planner.repair.edits(PlanCandidate(selection, selection.counts))
-    assert output_error(planner.axes, selection.keeps(), edits) < 1e-9
+    assert output_error(planner.axes, selection.keep_masks(), edits) < 1e-9
     edit = next(edit for edit in edits.tensors if edit.names[0] == "layer2.0.conv2.weight")
     wrong = np.flatnonzero(np.diff(edit.kept[1]) > 1)[-1]  # the last that goes before one that is gone
     edit.kept[1] = edit.kept[1].copy()
     edit.kept[1][wrong] += 1
-    assert output_error(planner.axes, selection.keeps(), edits) > 1e-4
+    assert output_error(planner.axes, selection.keep_masks(), edits) > 1e-4
 
 
 class Gate(nn.Module):

@@ -88,7 +88,7 @@ def test_what_does_not_fit_changes_nothing() -> None:
 def test_what_stops_midway_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     model = net()
     plan = mk.plan(mk.trace(model, X), ratio=0.5)
-    whole, calls = TensorEdit.of, []
+    whole, calls = TensorEdit.slice, []
 
     def of(edit: TensorEdit, tensor: torch.Tensor) -> torch.Tensor:
         calls.append(edit)

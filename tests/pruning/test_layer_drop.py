@@ -11,7 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype
-from modulekg_widgets.engine.pruning.plan.corrections.repair import Attempt
+from modulekg_widgets.engine.pruning.plan.corrections.repair import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
@@ -97,8 +97,8 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     assert planner.graph.training
     assert planner.graph.seed is not None
     selection = planner.selection(0.5)
-    attempt, rehearsal = planner.repair.fixed(Attempt(selection, selection.counts))
-    assert rehearsal.explained  # the dry run went all of the way that was recorded
+    attempt, rehearsal = planner.repair.fixed(PlanCandidate(selection, selection.counts))
+    assert rehearsal.matches_trace  # the dry run went all of the way that was recorded
     edits = planner.repair.edits(attempt)
     assert {edits.attributes[f"layers.{number}.head_dim"] for number in range(LAYERS)} == {(HEAD, HEAD // 2)}
     assert output_error(planner.axes, attempt.selection.keeps(), edits, rehearsal.scales) < 1e-9

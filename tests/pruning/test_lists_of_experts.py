@@ -108,7 +108,7 @@ def test_targets_are_met(way: str, unit: str) -> None:
 
 def test_what_a_mask_editor_counts() -> None:
     editor = mk.MaskEditor(net("counted"), WORDS)
-    editor._draft.set({GATE: [0, 5]})
+    editor._draft.set_indices({GATE: [0, 5]})
     before, after = editor._draft.sizes()
     one = sum(parameter.numel() for parameter in Expert(16, 24).parameters()) + 16
     assert before.params - after.params == 2 * one

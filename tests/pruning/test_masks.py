@@ -176,7 +176,7 @@ def test_masks_that_torch_left_on_the_model() -> None:
     assert {name: len(gone) for name, gone in reading.outputs.items()} == {"conv1": 2}
     assert reading.fine_grained == {"fc.weight": 4}
     assert read_masks(graph, "prune").outputs == reading.outputs
-    assert str(model.conv1.weight_mask.dtype) in str(reading.given["conv1"]["weight"].dtype)  # type: ignore[union-attr]
+    assert str(model.conv1.weight_mask.dtype) in str(reading.source["conv1"]["weight"].dtype)  # type: ignore[union-attr]
 
 
 def test_masks_of_a_weight_that_is_computed() -> None:
@@ -216,7 +216,7 @@ def test_a_file_runs_no_code(tmp_path: Path, graph: mk.DataflowGraph) -> None:
     for name in ("evil.pth", "evil.pkl"):
         with pytest.raises(mk.ModuleKGError, match="cannot be loaded as masks"):
             read_masks(graph, tmp_path / name)
-    assert not _Runs.called_modules
+    assert not _Runs.ran
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"PK\x03\x04broken", b"not masks at all" * 100])

@@ -34,16 +34,16 @@ def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: 
     random = np.random.default_rng(len(name))
     dropped = {
         draft.axes[number].name: random.choice(size, size // 3, replace=False).tolist()
-        for number in sorted(draft.by_ratio)
+        for number in sorted(draft.ratio_axes)
         if (size := draft.axes[number].size) > 2 and random.random() < 0.7
     }
     plan = mk.plan(graph, per_axis=dropped)
-    draft.take(plan)
+    draft.adopt_plan(plan)
     before, after = draft.sizes()
     assert draft.size_terms.is_exact
     assert (before.params, after.params) == plan.params
     assert (before.flops, after.flops) == plan.flops
-    draft.take(None)
+    draft.adopt_plan(None)
     assert draft.sizes()[1] == before
 
 
@@ -62,7 +62,7 @@ def test_first_states_of_zeros_have_the_size_of_what_they_meet(kind: type[nn.RNN
     graph = mk.trace(Tagger().eval(), torch.zeros(2, 5, 12))
     draft = Draft(graph)
     plan = mk.plan(graph, ratio=0.3)
-    draft.take(plan)
+    draft.adopt_plan(plan)
     before, after = draft.sizes()
     assert (before.flops, after.flops) == plan.flops
     assert after.flops < before.flops
@@ -74,7 +74,7 @@ def test_bytes_are_those_of_the_cut_model(name: str) -> None:
     graph = traced(name)
     draft = Draft(graph)
     plan = mk.plan(graph, ratio=0.25)
-    draft.take(plan)
+    draft.adopt_plan(plan)
 
     def nbytes() -> int:
         held = [*graph.model.parameters(), *graph.model.buffers()]
@@ -93,7 +93,7 @@ def test_the_flops_of_another_pass_go_by_the_axes_of_the_widest() -> None:
     draft = Draft(graph)
     assert len(draft.axes) != len(graph.axes)  # train mode reads the auxiliary classifiers too
     plan = mk.plan(graph, ratio=0.3)
-    draft.take(plan)
+    draft.adopt_plan(plan)
     before, after = draft.sizes()
     assert (before.flops, after.flops) == plan.flops
     assert (before.params, after.params) == plan.params

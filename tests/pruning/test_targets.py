@@ -136,7 +136,7 @@ def test_tied_sizes_are_multiples() -> None:
     tie = SizeConstraint(first, second)
     for wanted, rounded in [((20, 23), (24, 24)), ((35, 34), (36, 36)), ((9, 2), (8, 8))]:
         counts = dict(zip((first, second), wanted, strict=True))
-        selection = Selection(orders, counts, steps={first: 8, second: 4}, least={second: 5})
+        selection = Selection(orders, counts, steps={first: 8, second: 4}, minimum={second: 5})
         found = solve(selection, [tie], counts)
         assert found is not None
         assert tuple(found.counts[term] for term in (first, second)) == rounded

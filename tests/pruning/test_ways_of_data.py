@@ -187,7 +187,7 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
     def agrees(axes: Any, masks: Any, *rest: Any) -> bool:
         return all(axes.of(atom).name != bad.name for atom in masks)
 
-    monkeypatch.setattr(repair, "agrees", agrees)
+    monkeypatch.setattr(repair, "matches_masked_model", agrees)
     monkeypatch.setattr(repair.Repair, "_is_verified", lambda self, attempt, found: self._matches(attempt, found))
     plan = mk.plan(graph, ratio=0.5)
     assert [axis.name for axis in plan.axes] == ["mid.out"]
@@ -199,7 +199,7 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
 def test_a_model_that_chance_moves_is_not_said_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     from modulekg_widgets.engine.pruning.plan.dry_run import masked_reference
 
-    monkeypatch.setattr(masked_reference, "_disagreement", lambda *_: 0.1)
+    monkeypatch.setattr(masked_reference, "_output_error", lambda *_: 0.1)
     graph = mk.trace(Wrong(), torch.randn(3, 4))
     assert masked_reference.matches_masked_model(graph.axes, {}, mk.plan(graph, ratio=0.5).edits) is None
 

@@ -163,7 +163,7 @@ def test_a_masked_model_computes_what_the_cut_one_does(wrap: Any, dim: int | Non
     names = {name: edit for edit in plan.edits.tensors for name in edit.names}
     for at, weight in zip((0, 2), whole, strict=True):
         edit = next(names[name] for name in names if name.startswith(f"{at}.") and name.endswith(("original1", "_v")))
-        assert torch.allclose(model[at].weight, edit.of(weight), atol=1e-12)
+        assert torch.allclose(model[at].weight, edit.slice(weight), atol=1e-12)
 
 
 @WRAPPERS

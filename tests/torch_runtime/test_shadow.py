@@ -40,7 +40,7 @@ def test_whose_memory_it_is() -> None:
         (UNREGISTERED, (True, True, False)),
         (ALL, (False, False, False)),
     ):
-        copy = Shadow(model, own=own).model
+        copy = Shadow(model, own_memory=own).model
         pairs = [(model.linear.weight, copy.linear.weight), (model.buffer, copy.buffer), (model.loose, copy.loose)]
         assert tuple(a.data_ptr() == b.data_ptr() for a, b in pairs) == shares
         assert all(a is not b and type(a) is type(b) and torch.equal(a, b) for a, b in pairs)
@@ -55,7 +55,7 @@ def test_whose_memory_it_is() -> None:
 def test_tensors_that_share_memory_do_so_in_the_copy() -> None:
     flat = torch.arange(6.0)
     model = Calls(lambda module, x: x, flat=flat, part=flat[2:4], turned=flat.view(2, 3).t(), data=torch.zeros(9, 9)[0])
-    copy = Shadow(model, own=ALL).model
+    copy = Shadow(model, own_memory=ALL).model
     copy.flat.zero_()
     assert copy.part.tolist() == [0, 0]
     assert copy.turned.stride() == model.turned.stride()
@@ -64,7 +64,7 @@ def test_tensors_that_share_memory_do_so_in_the_copy() -> None:
 
 def test_one_sample_of_a_large_data_set_is_copied_alone() -> None:
     data = torch.zeros(1000, 1000)
-    copy = Shadow(Calls(lambda module, x: x, sample=data[3]), own=ALL).model
+    copy = Shadow(Calls(lambda module, x: x, sample=data[3]), own_memory=ALL).model
     assert copy.sample.untyped_storage().nbytes() == 4000
 
 
@@ -83,7 +83,7 @@ def test_ties_and_shared_modules_stay() -> None:
 def test_every_nasty_module(name: str, own: int) -> None:
     model = nasty_module(name)
     with unchanged(model):
-        shadow = Shadow(model, own=own)
+        shadow = Shadow(model, own_memory=own)
         assert type(shadow.model) is type(model)
         assert isinstance(model, torch.jit.ScriptModule) or shadow.model is not model
         shadow.release()
@@ -202,10 +202,10 @@ def test_every_way_to_a_module_leads_to_its_copy(way: str) -> None:
     inner = nn.Linear(4, 4)
     model = Calls(lambda module, x: module.call(x), inner=inner, call=WAYS[way](inner))
     x = torch.randn(2, 4)
-    copy = Shadow(model, own=ALL).model
+    copy = Shadow(model, own_memory=ALL).model
     with torch.no_grad():
         expected = model(x)
-        model2 = Shadow(model, own=ALL).model
+        model2 = Shadow(model, own_memory=ALL).model
         copy.inner.weight.zero_(), copy.inner.bias.zero_()
         assert not copy(x).any()
         assert torch.equal(model2.inner.weight, inner.weight)
@@ -316,7 +316,7 @@ def test_a_shadow_goes_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        shadow = Shadow(model, own=ALL)
+        shadow = Shadow(model, own_memory=ALL)
         gone = weakref.ref(shadow.model[0])
         shadow.release()
         del shadow

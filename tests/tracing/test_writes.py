@@ -260,7 +260,7 @@ def test_values_go_as_in_every_forward_pass(way: str) -> None:
         return x
 
     model, x = Calls(forward), torch.randn(2, 3)
-    graph = trace_dataflow(model, x, ways=[way])
+    graph = trace_dataflow(model, x, modes=[way])
     assert graph.traced_on == way
     assert not any(alive)
     assert len(alive) == 50

@@ -115,7 +115,9 @@ def test_each_call_has_the_shape_that_it_gave() -> None:
 def test_what_is_called_often_says_so() -> None:
     assert "cell  GRUCell · 12 calls" in texts(svg(graph("looped_cell").payload, []))
     siamese = graph("siamese")
-    assert any(text.endswith("… · 2 calls") for text in texts(svg(siamese.payload, siamese._opened())))  # a frame
+    assert any(
+        text.endswith("… · 2 calls") for text in texts(svg(siamese.payload, siamese._expanded_nodes()))
+    )  # a frame
 
 
 def test_all_inputs_and_outputs_are_named_with_their_shapes() -> None:
@@ -243,7 +245,7 @@ def _no_two_lie_on_each_other(column: FlowColumn) -> None:
 @pytest.mark.parametrize("is_open", [False, True], ids=["at first", "all open"])
 def test_no_line_crosses_a_card_or_lies_on_another(name: str, is_open: bool) -> None:
     one = graph(name)
-    column = flow_column(one.payload, all_nodes(one) if is_open else one._opened())
+    column = flow_column(one.payload, all_nodes(one) if is_open else one._expanded_nodes())
     assert len(column.boxes) > 4
     assert column.arrows
     check(column)
@@ -252,10 +254,10 @@ def test_no_line_crosses_a_card_or_lies_on_another(name: str, is_open: bool) -> 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_edge_is_drawn_once(name: str) -> None:
     one = graph(name)
-    opened = one._opened()
+    opened = one._expanded_nodes()
     column = flow_column(one.payload, opened)
-    assert len(column.arrows) + len(column.tips) + column.left_out == len(FlowParts(one.payload, opened).edges)
-    assert column.left_out == 0
+    assert len(column.arrows) + len(column.tips) + column.omitted == len(FlowParts(one.payload, opened).edges)
+    assert column.omitted == 0
 
 
 def test_a_header_that_a_line_crosses_keeps_its_text_apart() -> None:
@@ -287,17 +289,17 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
     check(column)
     total = len(FlowParts(dense.payload, opened).edges)
     assert total > 5_000
-    assert len(column.arrows) + len(column.tips) + column.left_out == total
+    assert len(column.arrows) + len(column.tips) + column.omitted == total
     assert len(column.tips) <= MAX_EDGES
-    assert f"{column.left_out:,} more data edges are not drawn" in texts(picture)
+    assert f"{column.omitted:,} more data edges are not drawn" in texts(picture)
     assert len(picture) < 200_000
     assert len(dense._static_picture()) <= 90_000
 
 
 def test_lanes_have_a_limit() -> None:
     tracks = tracks_of([(row, row + 60) for row in range(100)])
-    assert (tracks.lanes, len(tracks.drawn) + tracks.left_out) == (MAX_LANES, 100)
-    assert tracks.left_out > 0
+    assert (tracks.lanes, len(tracks.tracks) + tracks.omitted) == (MAX_LANES, 100)
+    assert tracks.omitted > 0
 
 
 def test_the_picture_of_resnet152_takes_no_time() -> None:

@@ -215,10 +215,10 @@ def test_a_panel_holds_4000_series_and_counts_the_others() -> None:
     page = page_of(updates)
     assert len(page.entries) == len(page.points) == 4000
     assert page.line("layer3999", "Norm") == [(0, 3999.0), (0, 3999.0)]
-    assert updates.catalog.left_out == 100
+    assert updates.catalog.omitted == 100
     updates.rewind()
     assert len(page_of(updates).entries) == 4000
-    assert updates.catalog.left_out == 100
+    assert updates.catalog.omitted == 100
 
 
 def test_a_message_has_a_largest_size() -> None:

@@ -43,7 +43,12 @@ class Loop:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[Callable[[], None]] = []
-        for module in ("shared.slices", "mask_editor.mask_editor", "mask_editor.messages", "mask_editor.measuring"):
+        for module in (
+            "shared.sliced_work",
+            "mask_editor.mask_editor",
+            "mask_editor.messages",
+            "mask_editor.measured_loss",
+        ):
             monkeypatch.setattr(f"modulekg_widgets.widgets.{module}.when_idle", self.waiting.append)
         monkeypatch.setattr("modulekg_widgets.widgets.shared.sliced_work.main_loop", lambda: self)
         monkeypatch.setattr("modulekg_widgets.widgets.shared.sliced_work.SLICE_SECONDS", 0.0)

@@ -206,7 +206,7 @@ def test_close_lets_go_of_model_and_inputs() -> None:
     model, x = residual(), INPUT.clone()
     alive = weakref.ref(model)
     player = mk.ForwardPlayer(model, x)
-    kept = weakref.ref(player._played.given[0][0])
+    kept = weakref.ref(player._played.inputs[0][0])
     player.close()
     del model
     gc.collect()

@@ -107,7 +107,7 @@ def test_the_columns_say_what_the_graph_holds(contents: Contents, payload: dict[
 def test_models_that_are_alike_are_named_with_how_much(contents: Contents, payload: dict[str, Any]) -> None:
     models = payload["models"]
     assert models["nearest"][0][:2] == [2, 1000]  # small and its twin
-    expected = SimilarityIndex(contents).like(find_record(contents, "wide"), 1, "wide")
+    expected = SimilarityIndex(contents).most_similar(find_record(contents, "wide"), 1, "wide")
     place, likeness = models["nearest"][1][:2]
     assert models["name"][place] == expected["model"][0]
     assert likeness == round(1000 * float(expected["similarity"].iloc[0]))

@@ -84,9 +84,9 @@ def test_blocks_and_indices_are_one_plan_and_nothing_is_counted_twice(editor: mk
     graph = editor.graph
     cut = graph.cut_analysis("stem.weight", index=[0, 3], dim=0)
     editor.plan = mk.plan(graph, blocks=["layers.0"], cuts=[cut])
-    assert (editor._draft.dropped, editor._draft.removed) == ({"stem.out": [0, 3]}, ["layers.0"])
+    assert (editor._draft.dropped, editor._draft.removed_paths) == ({"stem.out": [0, 3]}, ["layers.0"])
     drawn = {"stem.out": [0, 3], "layers.0.mix.0.out": [1, 2], "layers.2.feed.0.out": [5]}
-    editor._draft.set(drawn, ["layers.0"])
+    editor._draft.set_indices(drawn, ["layers.0"])
     plan = editor.plan
     assert plan is not None
     assert {axis.name: list(axis.dropped) for axis in plan.axes} == {"stem.out": [0, 3], "layers.2.feed.0.out": [5]}
@@ -94,7 +94,7 @@ def test_blocks_and_indices_are_one_plan_and_nothing_is_counted_twice(editor: mk
     after = editor._draft.sizes()[1]
     assert (after.params, after.flops, after.bytes) == (plan.params[1], plan.flops[1], plan.bytes and plan.bytes[1])
     assert (editor.report["kept"], editor.report["taken"]) == ([], [])
-    editor._draft.set(drawn, ())
+    editor._draft.set_indices(drawn, ())
     assert editor._draft.dropped == drawn  # what was drawn comes back with the block
 
 
@@ -118,31 +118,31 @@ def test_an_axis_that_has_another_name_without_the_blocks_is_the_same_one() -> N
     assert [axis.name for axis in wanted.axes] == ["stem.out"]
     assert mk.plan(graph, blocks=removed, per_axis={"stem.hidden": [0, 3]}) == wanted
     draft = Draft(graph)
-    draft.take(wanted)
-    assert (draft.dropped, draft.removed) == ({"stem.hidden": [0, 3]}, removed)
-    draft.set(draft.dropped, removed)
+    draft.adopt_plan(wanted)
+    assert (draft.dropped, draft.removed_paths) == ({"stem.hidden": [0, 3]}, removed)
+    draft.set_indices(draft.dropped, removed)
     assert draft.plan() == wanted
     report = draft.report()
     assert report is not None
-    assert (report.kept, report.taken) == ({}, {})
+    assert (report.kept, report.added) == ({}, {})
 
 
 @pytest.mark.parametrize("removed", [[path] for path in PATHS] + [PATHS, PATHS[1:3], PATHS[4:]])
 def test_the_sizes_of_every_draft_are_those_of_its_plan(editor: mk.MaskEditor, removed: list[str]) -> None:
-    editor._draft.set({"stem.out": [1], "layers.1.mix.0.out": [0, 1, 2]}, removed)
+    editor._draft.set_indices({"stem.out": [1], "layers.1.mix.0.out": [0, 1, 2]}, removed)
     plan, after = editor.plan, editor._draft.sizes()[1]
     assert plan is not None
     assert (plan.params[1], plan.flops[1]) == (after.params, after.flops)
-    assert list(plan.blocks) == editor._draft.removed
+    assert list(plan.blocks) == editor._draft.removed_paths
 
 
 def test_a_block_within_another_that_goes_is_not_named_beside_it(editor: mk.MaskEditor, page: Page) -> None:
     page.draw({}, **removing(editor, "layers.0", "layers.0.mix", "layers.1.mix"))
-    assert editor._draft.removed == ["layers.0", "layers.1.mix"]
+    assert editor._draft.removed_paths == ["layers.0", "layers.1.mix"]
     gone = ("layers.0", "layers.0.mix", "layers.0.feed", "layers.1.mix")
-    assert editor._draft.gone == {PATHS.index(path) for path in gone}
+    assert editor._draft.removed_blocks == {PATHS.index(path) for path in gone}
     page.draw({}, **removing(editor, "layers.0.mix", "layers.1.mix"))
-    assert editor._draft.removed == ["layers.0.mix", "layers.1.mix"]
+    assert editor._draft.removed_paths == ["layers.0.mix", "layers.1.mix"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_cut_takes_the_blocks_and_undo_brings_the_draft_back(
         graph.selected = "layers.2"
     assert page.say({"type": "undo"})[-1]["type"] == "done"
     assert (bytes_of(model), list(model.state_dict()), editor.uncut) == (before, keys, {})
-    assert editor._draft.removed == ["layers.1"]
+    assert editor._draft.removed_paths == ["layers.1"]
     assert editor.plan is not None
     graph.close()
 
@@ -197,11 +197,11 @@ def test_cuts_on_top_of_each_other_keep_what_each_module_had(model: Layered) -> 
         plan = mk.plan(pruning.draft.graph, blocks=[path], ratio=0.5)
         pruning.cut(plan)
         pruning.retrace(None)
-    assert sum(pruning.uncut.values()) == whole
-    assert set(pruning.uncut) <= {path for path, _ in model.named_modules()}
+    assert sum(pruning.original_sizes.values()) == whole
+    assert set(pruning.original_sizes) <= {path for path, _ in model.named_modules()}
     pruning.undo()
     pruning.undo()
-    assert pruning.uncut == {}
+    assert pruning.original_sizes == {}
 
 
 def test_a_mask_of_blocks_is_refused_in_words_and_an_earlier_one_stays(
@@ -226,7 +226,7 @@ def test_a_plan_with_blocks_is_saved_and_loaded(editor: mk.MaskEditor, page: Pag
     editor.save(tmp_path / "plan.json")
     editor.plan = None
     editor.load(tmp_path / "plan.json")
-    assert (editor._draft.removed, editor._draft.dropped) == (["layers.2"], {"stem.out": [4]})
+    assert (editor._draft.removed_paths, editor._draft.dropped) == (["layers.2"], {"stem.out": [4]})
     other = mk.MaskEditor(net(2), X)
     with pytest.raises(UnknownPathError, match=r"'layers\.2' is no residual block that can go"):
         other.load(tmp_path / "plan.json")
@@ -253,7 +253,7 @@ def test_batches_that_do_not_fit_leave_the_weights_to_tell(model: Layered) -> No
 
 def test_a_model_without_blocks_has_none() -> None:
     editor = mk.MaskEditor(nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)), torch.zeros(1, 6))
-    assert (editor.payload["blocks"]["path"], editor._draft.entries) == ([], len(editor._draft.axes))
+    assert (editor.payload["blocks"]["path"], editor._draft.entry_count) == ([], len(editor._draft.axes))
     editor.close()
 
 

@@ -44,7 +44,7 @@ def answering(owner: Owner, run: Run, delay: float) -> Callable[[float], None]:
         grow(now)
         for when, content in owner.sent[-20:]:
             if now - TICK < when + delay <= now:
-                owner.stream.heard({"kind": "ack", "seq": content["seq"]}, now)
+                owner.stream.acknowledge({"kind": "ack", "seq": content["seq"]}, now)
 
     return each_tick
 
@@ -98,7 +98,7 @@ def test_a_kernel_that_hears_again_goes_on_as_before(run: Run) -> None:
     owner = Owner(run)
     owner.live(5, growing(run))
     for seq in range(1, len(owner.sent) + 1):
-        owner.stream.heard({"kind": "ack", "seq": seq}, owner.now)
+        owner.stream.acknowledge({"kind": "ack", "seq": seq}, owner.now)
     owner.sent.clear()
     owner.live(5, answering(owner, run, 0.02))
     assert 95 <= len(owner.sent) <= 100
@@ -115,7 +115,7 @@ def test_old_answers_do_not_hold_up_new_values(run: Run) -> None:
     def each_tick(now: float) -> None:
         grow(now)
         if round(now / TICK) % 4 == 0 and (seq := next(old, None)) is not None:
-            owner.stream.heard({"kind": "ack", "seq": seq}, now)
+            owner.stream.acknowledge({"kind": "ack", "seq": seq}, now)
 
     owner.sent.clear()
     owner.live(2, each_tick)
@@ -152,7 +152,7 @@ def test_an_answer_that_cannot_be_is_no_answer(run: Run, answer: Any) -> None:
 
     def each_tick(now: float) -> None:
         grow(now)
-        owner.stream.heard(answer, now)
+        owner.stream.acknowledge(answer, now)
 
     owner.live(4, each_tick)
     assert len([when for when, _ in owner.sent if when >= 1002]) <= 20
@@ -172,7 +172,7 @@ def test_a_resync_gets_everything_anew_once(run: Run) -> None:
     owner = Owner(run)
     owner.live(1, answering(owner, run, 0.02))
     for _ in range(5):
-        owner.stream.heard({"kind": "resync"}, owner.now)
+        owner.stream.acknowledge({"kind": "resync"}, owner.now)
     owner.live(1, answering(owner, run, 0.02))
     resets = [content["seq"] for _, content in owner.sent if content["reset"]]
     assert len(resets) == 2
@@ -182,7 +182,7 @@ def test_a_resync_gets_everything_anew_once(run: Run) -> None:
 
 def test_a_resync_of_an_empty_run_is_answered(run: Run) -> None:
     owner = Owner(run)
-    owner.stream.heard({"kind": "resync"}, 1000.0)
+    owner.stream.acknowledge({"kind": "resync"}, 1000.0)
     owner.live(0.5, lambda now: None)
     assert [content for _, content in owner.sent] == [{"kind": "update", "seq": 1, "reset": True}]
 
@@ -191,9 +191,9 @@ def test_a_page_that_asked_before_its_first_message_came_has_everything(run: Run
     """The view is made by a cell that trains: its question and the answers are heard when the cell ends."""
     owner = Owner(run)
     owner.live(5, growing(run))
-    owner.stream.heard({"kind": "resync"}, owner.now)
+    owner.stream.acknowledge({"kind": "resync"}, owner.now)
     for seq in range(1, len(owner.sent) + 1):
-        owner.stream.heard({"kind": "ack", "seq": seq}, owner.now)
+        owner.stream.acknowledge({"kind": "ack", "seq": seq}, owner.now)
     owner.live(2, answering(owner, run, 0.02))
     assert [content["seq"] for _, content in owner.sent if content["reset"]] == [1]
     owner.live(0.2, lambda now: None)
@@ -204,7 +204,7 @@ def test_a_page_that_missed_the_first_message_gets_everything(run: Run) -> None:
     owner = Owner(run)
     owner.live(2, growing(run))
     count = len(owner.sent)
-    owner.stream.heard({"kind": "resync"}, owner.now)
+    owner.stream.acknowledge({"kind": "resync"}, owner.now)
     owner.live(0.4, growing(run))
     assert [content["seq"] for _, content in owner.sent if content["reset"]] == [1]
     owner.live(0.4, growing(run))
@@ -238,7 +238,7 @@ def test_while_the_page_is_behind_nothing_is_read_and_nothing_kept(run: Run) -> 
     owner.live(2, answering(owner, run, 0.02))
     slots = [run.history.slot_number(Slot(f"layer{number}", "Norm", 0, "train")) for number in range(100)]
     row = np.zeros(100)
-    owner.stream.heard({"kind": "ack", "seq": len(owner.sent)}, owner.now)
+    owner.stream.acknowledge({"kind": "ack", "seq": len(owner.sent)}, owner.now)
     owner.page.receive = lambda *update: None  # type: ignore[method-assign] - its memory is not the kernel's
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -252,5 +252,5 @@ def test_while_the_page_is_behind_nothing_is_read_and_nothing_kept(run: Run) -> 
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert run.history._end > 40_000_000
-    assert owner.stream.updates.behind > 40_000
+    assert owner.stream.updates.unread > 40_000
     assert grown < 2_000_000

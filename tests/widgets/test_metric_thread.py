@@ -56,7 +56,7 @@ def test_a_flood_leaves_the_final_state_within_a_second(owner: Owner, run: Run, 
         owner.stream._send = lambda: answer  # type: ignore[assignment, return-value]
     owner.stream.start()
     count = flood(run, 3)
-    wait_until(lambda: owner.stream.updates.behind == 0, 1.0)
+    wait_until(lambda: owner.stream.updates.unread == 0, 1.0)
     time.sleep(0.15)
     for number in range(50):
         last = max(value for value in range(count - 50, count) if value % 50 == number)

@@ -48,7 +48,7 @@ def merged(metric: str, ranks: list[tuple[float, Any]], companions: list[Any] | 
             if companions is not None:
                 table.numbers[rank, layout.columns[1]] = flat(companions[rank])[1]
     found = layout.merge(table)
-    assert found.found[0]
+    assert found.has_value[0]
     return form.value(found.numbers[layout.columns[0]])
 
 
@@ -140,10 +140,10 @@ def test_failure_on_one_rank_does_not_hide_the_value_of_the_other() -> None:
     layout = SharedLayout(2, kind_of)
     layout.extend([Slot("m", "InputMean", 0, TRAIN, SCALAR), Slot("m", "InputMean", 0, TRAIN, Form((("", 2),)))])
     one = layout.merge(RankValues(np.array([[0.0, NAN], [NAN, 8.0]]), np.array([[NAN, 0.0, 0.0], [0.0, 1.0, 2.0]])))
-    assert one.found.tolist() == [False, True]
+    assert one.has_value.tolist() == [False, True]
     assert one.numbers[1:].tolist() == [1.0, 2.0]
     none = layout.merge(RankValues(np.array([[0.0, NAN], [0.0, NAN]]), np.full((2, 3), NAN)))
-    assert none.found.tolist() == [True, False]
+    assert none.has_value.tolist() == [True, False]
     assert np.isnan(none.numbers[0])
 
 

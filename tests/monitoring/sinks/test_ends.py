@@ -28,7 +28,7 @@ sinks = SinkThreads(history)
 def train(start, stop):
     for step in range(start, stop):
         history.append(step, [slot], np.array([step / 8]))
-        sinks.nudge()
+        sinks.notify()
 """
 
 
@@ -118,7 +118,7 @@ pid = os.fork()
 if pid == 0:
     for thread in sinks._threads:
         thread._sink.write(list(history.readings()))
-    sinks.nudge()
+    sinks.notify()
     assert sinks.flush(5)
     sinks.close()
     other = SinkThreads(history)

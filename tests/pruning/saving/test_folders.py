@@ -69,7 +69,7 @@ def test_a_disk_that_gets_full_leaves_what_was_there(
         mk.save_model(model(6), tmp_path / "it")
     before = listing(tmp_path)
     steps = iter(range(10))
-    real = {"replacing": folders.replacing, "rename": os.rename}
+    real = {"replacing": folders.atomic_writer, "rename": os.rename}
 
     def failing(kind: str) -> Any:
         def run(*args: Any) -> Any:
