@@ -14,7 +14,7 @@ SLOW = (
     + """
 import pathlib, time
 from modulekg_widgets.widgets import knowledge_explorer
-knowledge_explorer.MAX_SYNC_MODELS = 3
+knowledge_explorer.MAX_SYNCHRONOUS = 3
 analyse_contents = knowledge_explorer.analyse_contents
 def later(contents, *rest):
     while not pathlib.Path("looked-at").exists():

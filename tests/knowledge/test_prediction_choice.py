@@ -131,9 +131,9 @@ class Knowing:
         self.values = {
             sample.features.name: value for sample, value in zip(surface.samples, surface.values, strict=True)
         }
-        self.left_out = surface.values + 0.1
+        self.out_of_fold = surface.values + 0.1
 
-    def told(self, samples: Sequence[Sample]) -> np.ndarray:
+    def predict(self, samples: Sequence[Sample]) -> np.ndarray:
         return np.array([self.values[sample.features.name] for sample in samples])
 
 

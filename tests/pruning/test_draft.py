@@ -41,12 +41,12 @@ def test_what_is_drawn_is_all_that_goes(draft: Draft) -> None:
     hidden, wide = draft.axis_number(HIDDEN), draft.axis_number(WIDE)
     assert draft.set_bits({hidden: b"\x00\x03", wide: b"\x80\x01\x00"}, 0)
     assert draft.dropped == {HIDDEN: [8, 9], WIDE: [7, 8]}
-    assert draft.drawn() == (1, {hidden: b"\x00\x03", wide: b"\x80\x01\x00"})
+    assert draft.snapshot() == (1, {hidden: b"\x00\x03", wide: b"\x80\x01\x00"})
     assert draft.set_bits({wide: b"\x80\x01\x00"}, 1)
     assert draft.dropped == {WIDE: [7, 8]}
     assert draft.revision == 2
     assert draft.set_bits({}, 2)
-    assert draft.drawn() == (3, {})
+    assert draft.snapshot() == (3, {})
 
 
 def test_what_was_drawn_on_another_revision_is_not_taken(draft: Draft) -> None:

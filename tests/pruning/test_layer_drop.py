@@ -101,7 +101,7 @@ def test_a_plan_on_the_train_pass_is_tried_on_the_same_way() -> None:
     assert rehearsal.matches_trace  # the dry run went all of the way that was recorded
     edits = planner.repair.edits(attempt)
     assert {edits.attributes[f"layers.{number}.head_dim"] for number in range(LAYERS)} == {(HEAD, HEAD // 2)}
-    assert output_error(planner.axes, attempt.selection.keeps(), edits, rehearsal.scales) < 1e-9
+    assert output_error(planner.axes, attempt.selection.keep_masks(), edits, rehearsal.scales) < 1e-9
     assert torch.equal(torch.get_rng_state(), before)
     check_heads(model, x, mk.plan(graph, ratio=0.5))
 

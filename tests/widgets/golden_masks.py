@@ -107,7 +107,7 @@ def _golden(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
     for scope, ratio in CASES:
         plan = mk.plan(graph, ratio=ratio, scope=scope, importance="random")
         assert plan.changes == ()  # the page knows of no dry run
-        draft.take(plan)
+        draft.adopt_plan(plan)
         before, after = draft.sizes()
         cases.append(
             {
@@ -134,15 +134,15 @@ def _removals(draft: Draft) -> list[dict[str, Any]]:
         for ratio in (None, 0.5):
             plan = mk.plan(draft.graph, blocks=removed, ratio=ratio, importance="random")
             assert plan.changes == ()
-            draft.take(plan)
+            draft.adopt_plan(plan)
             before, after = draft.sizes()
             sizes = {unit: [getattr(before, unit), getattr(after, unit)] for unit in ("params", "flops", "bytes")}
             assert (plan.params, plan.bytes) == (tuple(sizes["params"]), tuple(sizes["bytes"]))
-            if not draft.blocks.blocks[0].before:  # code between modules that go is counted by the dry run alone
+            if not draft.blocks.blocks[0].upstream:  # code between modules that go is counted by the dry run alone
                 assert plan.flops == tuple(sizes["flops"])
             dropped = {cut.name: list(cut.dropped) for cut in plan.axes}
-            found.append({"packed": list(draft.packed()), "removed": draft.removed, "dropped": dropped, **sizes})
-            assert draft.removed == list(plan.blocks)
+            found.append({"packed": list(draft.packed()), "removed": draft.removed_paths, "dropped": dropped, **sizes})
+            assert draft.removed_paths == list(plan.blocks)
     return found
 
 
@@ -164,7 +164,7 @@ def _costs(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
 
     model = copy.deepcopy(model)
     pruning = PruningSession(model, x, None, None, UserData([x, x], torch.sum, evaluate))
-    pruning.draft.take(mk.plan(pruning.draft.graph, ratio=0.5))
+    pruning.draft.adopt_plan(mk.plan(pruning.draft.graph, ratio=0.5))
     plan = pruning.draft.plan()
     assert plan is not None
     pruning.cut(plan, recalibrate=True)

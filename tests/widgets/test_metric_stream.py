@@ -246,7 +246,7 @@ def test_while_the_page_is_behind_nothing_is_read_and_nothing_kept(run: Run) -> 
     def each_tick(now: float) -> None:
         for _ in range(10):
             run.history.append(1, slots, row)
-        owner.stream._heard_at = now  # answers to messages of long ago
+        owner.stream._acknowledged_at = now  # answers to messages of long ago
 
     owner.live(5, each_tick)
     grown = tracemalloc.get_traced_memory()[0] - before

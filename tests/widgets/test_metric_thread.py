@@ -49,7 +49,7 @@ def test_a_flood_leaves_the_final_state_within_a_second(owner: Owner, run: Run, 
 
     def answer(content: dict[str, Any], buffers: list[bytes]) -> None:
         send(content, buffers)
-        owner.stream.heard({"kind": "ack", "seq": content["seq"]})
+        owner.stream.acknowledge({"kind": "ack", "seq": content["seq"]})
 
     owner.answer = answer  # type: ignore[attr-defined]
     if is_answered:
