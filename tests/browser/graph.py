@@ -35,7 +35,7 @@ POINT = f"""path => {{
   const [{{ box: [left, top, width, height], isOpen }}] = found;
   const point = () => {{
     const canvas = host.getBoundingClientRect();
-    const {{ x, y, zoom }} = camera.look;
+    const {{ x, y, zoom }} = camera.pose;
     const down = isOpen ? Math.min(10, height * zoom / 20 + 2) : height * zoom / 2;
     return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + top * zoom + down];
   }};

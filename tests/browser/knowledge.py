@@ -67,7 +67,7 @@ POINT = f"""id => {{
   if (found.length !== 1) {{ throw new Error('not on the canvas: ' + id); }}
   const [left, top, width, height] = found[0].box;
   const canvas = host.getBoundingClientRect();
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + (top + height / 2) * zoom];
 }}"""
 

@@ -76,14 +76,14 @@ SCENE = f"""() => {{
   }}
   const {{ items, lines }} = stage.picture;
   const {{ width, height }} = canvas;
-  return {{ width, height, look: {{ ...stage.camera.look }}, covered, items, lines }};
+  return {{ width, height, look: {{ ...stage.camera.pose }}, covered, items, lines }};
 }}"""
 
 MARK = f"() => {STAGE}.host.setAttribute('data-mkg-measured', 'true')"
 
 AT_REST = f"""() => {{
   const stage = {STAGE};
-  const seen = JSON.stringify([stage.camera.look, stage.picture.items.length, stage.picture.lines.length]);
+  const seen = JSON.stringify([stage.camera.pose, stage.picture.items.length, stage.picture.lines.length]);
   const before = stage.host.mkgSeen;
   stage.host.mkgSeen = seen;
   return before === seen;

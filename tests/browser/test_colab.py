@@ -31,7 +31,7 @@ COLAB = Host(
 KERNEL = Path(__file__).parent / "colab_kernel"
 BEGIN = f"import sys; sys.path.insert(0, {str(KERNEL)!r}); import google.colab"
 ADDRESS = f"/npm/modulekg-widgets@{mk.__version__}/dist/index.js"
-NETWORK = "from modulekg_widgets.widgets.hosts import colab\ncolab.NETWORK = '{}/npm'"
+NETWORK = "from modulekg_widgets.widgets.hosts import colab\ncolab.CDN_URL = '{}/npm'"
 PANEL_PATH = f"path => document.querySelector('{graphs.ROOT} .mkg-side-panel').dataset.mkgPath === path"
 
 

@@ -48,10 +48,10 @@ STAGES = f"Array.from(document.querySelectorAll('{ROOT} .mkg-graph-canvas'), can
 
 # where cards are on the screen, by id, in both pictures
 PLACES = f"""() => {STAGES}.map(({{ camera, picture }}) => {{
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   return Object.fromEntries(picture.items.map(({{ id, box }}) => [id, [box[0] * zoom + x, box[1] * zoom + y]]));
 }})"""
-LOOKS = f"() => {STAGES}.map(stage => stage.camera.look)"
+LOOKS = f"() => {STAGES}.map(stage => stage.camera.pose)"
 SIZE = f"() => [{STAGES}[0].camera.extent.width, {STAGES}[0].camera.extent.height]"
 NEAR = 14  # pixels
 

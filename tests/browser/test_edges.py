@@ -40,7 +40,7 @@ model = Residual()
 EDGE = f"""([from, to]) => {{
   const stage = {STAGE};
   const canvas = stage.host.getBoundingClientRect();
-  const {{ x, y, zoom }} = stage.camera.look;
+  const {{ x, y, zoom }} = stage.camera.pose;
   const step = 3;
   for (let top = 4; top < canvas.height - 4; top += step) {{
     for (let left = 4; left < canvas.width - 4; left += step) {{
@@ -58,7 +58,7 @@ MIDDLE = f"""path => {{
   const {{ camera, host, picture }} = {STAGE};
   const [left, top, width, height] = picture.items.find(item => item.id === path).box;
   const canvas = host.getBoundingClientRect();
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   return [canvas.left + x + (left + width / 2) * zoom, canvas.top + y + (top + height / 2) * zoom];
 }}"""
 

@@ -20,13 +20,13 @@ model = torchvision.models.resnet18().eval()
 x = torch.zeros(1, 3, 64, 64)
 """
 TRACED = "graph = mk.ModelGraph(model, x)\ndisplay(graph)"
-LOOK = f"() => {STAGE}.camera.look"
+LOOK = f"() => {STAGE}.camera.pose"
 
 # how much of the canvas a frame takes, and whether its title can be read
 FRAMED = f"""path => {{
   const {{ camera, host, picture }} = {STAGE};
   const [x, y, width, height] = picture.items.find(item => item.id === path).box;
-  const {{ zoom, x: left, y: top }} = camera.look;
+  const {{ zoom, x: left, y: top }} = camera.pose;
   const box = [x * zoom + left, y * zoom + top, width * zoom, height * zoom];
   const [across, down] = [host.clientWidth, host.clientHeight];
   return {{
@@ -40,7 +40,7 @@ FRAMED = f"""path => {{
 EMPTY = f"""() => {{
   const stage = {STAGE};
   const canvas = stage.host.getBoundingClientRect();
-  const {{ x, y, zoom }} = stage.camera.look;
+  const {{ x, y, zoom }} = stage.camera.pose;
   for (let top = 6; top < canvas.height; top += 10) {{
     for (let left = 6; left < canvas.width; left += 10) {{
       const [px, py] = [(left - x) / zoom, (top - y) / zoom];
@@ -57,7 +57,7 @@ OVERLAPS = f"""() => {{
   const canvas = stage.host.getBoundingClientRect();
   const map = document.querySelector('{ROOT} .mkg-minimap');
   const shown = map !== null && !map.hidden && map.offsetWidth > 0;
-  const {{ x, y, zoom }} = stage.camera.look;
+  const {{ x, y, zoom }} = stage.camera.pose;
   const view = stage.camera.view;
   const all = stage.picture.items.every(({{ box: [left, top, width, height] }}) =>
     left >= view[0] && top >= view[1] && left + width <= view[0] + view[2] && top + height <= view[1] + view[3]);
@@ -186,7 +186,7 @@ CHEVRON = f"""path => {{
   const {{ camera, host, picture }} = {STAGE};
   const item = picture.items.find(item => item.id === path);
   if (!item) {{ return null; }}
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   const canvas = host.getBoundingClientRect();
   const [across, down] = item.isOpen ? [16, 21] : [20, 16];
   const at = [canvas.left + x + (item.box[0] + across) * zoom, canvas.top + y + (item.box[1] + down) * zoom];

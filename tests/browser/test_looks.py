@@ -12,7 +12,7 @@ from browser.page import VIEWPORT, NotebookPage
 CONTRASTS = f"""() => {{
   const {{ host, camera, picture }} = {STAGE};
   const canvas = host.querySelector('canvas'), ratio = canvas.width / canvas.clientWidth;
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   const pen = canvas.getContext('2d');
   const ground = getComputedStyle(host.closest('.mkg-canvas-wrap')).backgroundColor;
   const sheet = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {{ willReadFrequently: true }});

@@ -12,7 +12,7 @@ from browser.page import NotebookPage
 CHEVRON = f"""path => {{
   const {{ camera, host, picture }} = {STAGE};
   const [left, top] = picture.items.find(item => item.id === path).box;
-  const {{ x, y, zoom }} = camera.look;
+  const {{ x, y, zoom }} = camera.pose;
   const canvas = host.getBoundingClientRect();
   return [canvas.left + x + (left + 16) * zoom, canvas.top + y + (top + 21) * zoom];
 }}"""

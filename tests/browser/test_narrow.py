@@ -42,7 +42,7 @@ SEEN = f"""() => [...document.querySelectorAll('{ROOT} [role=treeitem]')].map(ro
 }})"""
 
 TITLES = f"() => {ITEMS}.map(item => item.texts[0]?.text ?? '')"
-ZOOM = f"() => {STAGE}.camera.look.zoom"
+ZOOM = f"() => {STAGE}.camera.pose.zoom"
 TIP = f"{ROOT} .mkg-metric-tip"
 
 

@@ -16,7 +16,7 @@ from benchmarks.rivals.tool import Args, Tool, folder
 BOXES = """() => {
   const stage = document.querySelector('.mkg-model-graph[data-mkg-ready=true] .mkg-graph-canvas')?.mkgStage;
   if (!stage?.picture) { return []; }
-  const canvas = stage.host.getBoundingClientRect(), { x, y, zoom } = stage.camera.look;
+  const canvas = stage.host.getBoundingClientRect(), { x, y, zoom } = stage.camera.pose;
   const rows = document.querySelectorAll('.mkg-tree [role=treeitem][aria-expanded]');
   const opening = new Set([...rows].map(row => row.dataset.mkgPath));
   return stage.picture.items.map(({ id, isOpen, box: [left, top] }) => ({

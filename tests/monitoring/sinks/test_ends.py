@@ -72,7 +72,7 @@ class Hanging:
     def write(self, readings): time.sleep(1000)
     def close(self): ...
 
-delivery.PATIENCE = 0.3
+delivery.STALL_SECONDS = 0.3
 sinks.add(Hanging())
 sinks.add(open_sink(sys.argv[1]))
 train(0, 100)

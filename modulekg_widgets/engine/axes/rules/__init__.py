@@ -1,8 +1,9 @@
 """One file for each family of ATen operators: what a call says of the dimensions of its tensors.
 
 Read elementwise.py first (dimensions that meet), then linalg.py and spatial.py (dimensions that are summed over),
-reshaping.py and joining.py (products and sums of axes), indexing.py and ordering.py (what is frozen, and why). A rule
-is given a `Call` of `engine.axes.terms.call`.
+reshaping.py and joining.py (products and sums of axes), indexing.py and ordering.py (what is frozen, and why).
+reduction.py, normalization.py, recurrent.py and backward.py are more of the same. A rule is given a `Call` of
+`engine.axes.terms.call`.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
 """Merging of values over the ranks of a distributed training.
 
-To read: `rules` for what becomes of the values of several ranks, on plain arrays; `distributed` for how they meet.
+Read rules.py first (how values of several ranks become one, on plain arrays), then distributed.py (how they meet).
 """

@@ -1,6 +1,6 @@
 """Saves a cut model as a folder that loads without the original.
 
-The model is rebuilt with empty weights by its library, class or a given builder (`origin_detection`), cut
+The model is rebuilt with empty weights by its library, class or a given builder (library_origins.py), cut
 by the same plans, and compared with the model in all names, shapes, ties and attributes
 (`model_signature`). If a configuration of transformers can express the new sizes, it is written and the
 library's own `from_pretrained` loads the folder; otherwise the plans are stored and replayed by

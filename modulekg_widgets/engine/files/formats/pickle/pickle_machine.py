@@ -35,7 +35,7 @@ class LimitError(ValueError):
     """More data than is read of any file, which need not be forged."""
 
 
-# what is no text, number or None: Global, Made, Persistent, Long, Key, tuple, list (of a set, too) and dict
+# beside texts, numbers and None: the classes below, tuple, list (of a set, too) and dict
 PickleValue = Any
 
 
