@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.plan.sizes.size_terms import SizeTerms, size_terms
 from sampling import sampled
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.session import PruningSession
 from modulekg_widgets.engine.views.pictures.masks import svg
 from widgets.golden_masks import Layered

@@ -23,8 +23,8 @@ from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNa
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
 from modulekg_widgets.engine.pruning.blocks.block_scoring import BlockScores, editor_block_scores
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.importance.importance import criteria
-from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall

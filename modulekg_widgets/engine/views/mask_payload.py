@@ -12,7 +12,7 @@ from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
-    from modulekg_widgets.engine.pruning.plan.draft import Draft, DraftReport
+    from modulekg_widgets.engine.pruning.draft import Draft, DraftReport
     from modulekg_widgets.engine.pruning.plan.sizes.size_terms import TensorSize
     from modulekg_widgets.engine.pruning.session import PruningSession
 

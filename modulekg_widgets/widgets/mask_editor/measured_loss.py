@@ -10,7 +10,7 @@ from traitlets import Dict, observe
 
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import DroppedIndices, masked_losses
 from modulekg_widgets.engine.pruning.session import MASKED
 from modulekg_widgets.engine.pruning.user_data import Progress

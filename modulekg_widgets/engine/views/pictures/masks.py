@@ -8,7 +8,7 @@ from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.pictures.boxes import xml_text
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.plan.draft import Draft
+    from modulekg_widgets.engine.pruning.draft import Draft
 
 WIDTH, ROW_HEIGHT, MAX_ROWS = 720, 22, 40
 BAR_LEFT, BAR_WIDTH = 280, 300  # where the bars begin, and how long a full one is
