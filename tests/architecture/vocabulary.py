@@ -65,7 +65,8 @@ JUPYTER = _words("""
 # statistics, graphs, compilers, machine learning
 TEXTBOOK = _words("""
     accuracy adjacency aggregate algebra align alternative analyse analysis anomaly applicability argument array
-    boosted boosting bound bounded budget builder cache cached calibration callable caller candidate canonical
+    boosted boosting bound bounded budget builder bytecode
+    cache cached calibration callable caller candidate canonical
     centrality chain class clock cluster collector common community companion comparison compensation compile
     compiled compiler compute computed condition conflict conformal consistent constant constrained container
     containment context contributing control converge convergence copier cost count counter covariance criterion

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
+from modulekg_widgets.engine.torch_runtime.bytecode import code_names, nested_code
 
 FunctionNode = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -137,11 +138,7 @@ def _global_values(encoder: ValueEncoder, function: types.FunctionType, path: st
 @lru_cache(maxsize=4096)
 def _global_names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code and the functions and classes inside it look up as global variables, sorted."""
-    instructions = dis.get_instructions(code)
-    names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.update(_global_names(constant))
+    names = {name for part in nested_code(code) for name in code_names(part).globals_read}
     # `__name__`, `__file__`: where the code stands
     return tuple(sorted(name for name in names if not (name.startswith("__") and name.endswith("__"))))
 

@@ -12,7 +12,11 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
 from modulekg_widgets.engine.identity.walk import Walk, is_structural, nominal_class, walk
-from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import methods_of, names_read, reachable_functions
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import (
+    attributes_read,
+    methods_of,
+    reachable_functions,
+)
 from modulekg_widgets.engine.torch_runtime.isolation.instances import SCALARS
 from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -73,7 +77,7 @@ class ModelSignature:
                 continue
             found["dimensions", held.name] = held.tensor.dim()
             found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
-        read = _attributes_read(self._classes)
+        read = _attributes_by_class(self._classes)
         for path, index in self.walked.all_paths():
             cls = nominal_class(self.walked.modules[index])
             found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
@@ -94,13 +98,13 @@ class ModelSignature:
 
 
 @lru_cache(maxsize=64)
-def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
+def _attributes_by_class(classes: frozenset[type]) -> dict[type, frozenset[str]]:
     """The attributes that code reads while the model runs, by module class."""
     functions = list(reachable_functions(classes))
     entered = {function.__code__ for function in functions}
-    anywhere = names_read(functions, but=SELF)
+    anywhere = attributes_read(functions, but=SELF)
     return {
-        cls: anywhere | names_read(
+        cls: anywhere | attributes_read(
             (each for each in methods_of(cls, nn.Module) if is_of_torch(cls) or each.__code__ in entered), of=SELF
         )
         for cls in classes
@@ -110,7 +114,7 @@ def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
 @lru_cache(maxsize=64)
 def _keys_read(classes: frozenset[type]) -> frozenset[str]:
     """The configuration keys that code reads while the model runs."""
-    return names_read(reachable_functions(classes), of=CONFIG)
+    return attributes_read(reachable_functions(classes), of=CONFIG)
 
 
 def is_of_torch(cls: type) -> bool:
