@@ -106,7 +106,7 @@ PLAIN = _words("""
     checked checker choice close closest closing commit comparable compare compatibility compatible compensate
     complete contain contained continue conversion copied copy covering create current dangerous deactivate default
     describe described detailed detect differing direct disabled dispatched display distinct drawing dropped each
-    editable edited editing effective empty end escape evenly example exist existing expected explain explicit
+    edited editing effective empty end escape evenly example exist existing expected explain explicit
     extend external failed failure fast feeding field filter final find finding first fix fixed for force foreign
     form frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
     innermost inside installed instance into invalid is joining joint jump keep kg knowledge known large later
@@ -116,7 +116,7 @@ PLAIN = _words("""
     preserve preserved problem published put quoted raised read reason rebuild rebuilder rebuilt recover recovery
     reduced refuse rejection relocate remaining removable removal remove removed renumber reopened reordered repair
     repeated replace replaceable replicated report reset resizer resizing rewrite safe same save second separate
-    separated set setting share shared short shortened show side single sized skipped sliced slow small spaced
+    separated set setting share shared short shortened show side similar single sized skipped sliced slow small spaced
     stance start stop store suggest suggestion to too tracked trusted try uncalled uncaptured unchanged undecided
     underlying undo unique unknown unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked
     unused unwritable unzero up upcast update updated use used weak when whole with without word work working
