@@ -13,6 +13,8 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, printable
 
+Args = tuple[Any, ...]  # what a call was made with
+Kwargs = dict[str, Any]
 MAX_DEPTH = 8  # levels of a structure that counts as plain
 
 

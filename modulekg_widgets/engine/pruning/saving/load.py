@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import nn
@@ -36,7 +35,7 @@ EXTRA_NUMBERS = 1 << 25  # what a model without weights may compute beside its t
 CALLS_PER_TENSOR, EXTRA_CALLS = 100, 100_000
 
 
-def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Module:
+def load(folder: object, classes: Sequence[object], apply_plan: ApplyPlan) -> nn.Module:
     """The model of a folder in eval mode; raises `ModelFolderError` for anything else."""
     path = checked_folder(folder)
     trusted = TrustedClasses(classes)

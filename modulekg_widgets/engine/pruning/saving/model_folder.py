@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TypedDict
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.saving.origin import Origin
 from modulekg_widgets.engine.safe_files import atomic_writer, parse_json, read_bounded
 
@@ -37,7 +38,7 @@ FOREIGN_SUFFIXES = (
 Writer = Callable[[IO[bytes]], object]
 
 
-def checked_folder(folder: Any) -> str:
+def checked_folder(folder: object) -> str:
     """The absolute path of a folder; raises `ModelFolderError` for anything else."""
     if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
         raise ModelFolderError(f"a model is saved in a folder, got a {printable(type(folder).__name__)}: pass its path")
@@ -106,9 +107,10 @@ def _move_into_place(scratch: str, folder: str, written: set[str]) -> None:
 def _saved_files(folder: str) -> set[str]:
     """The files that an earlier save has written."""
     try:
-        files = read_json(folder, MANIFEST).get("files", [])
-    except (ModelFolderError, AttributeError):
+        document = read_json(folder, MANIFEST)
+    except ModelFolderError:
         return set()
+    files = document.get("files") if isinstance(document, dict) else None
     return {name for name in files if isinstance(name, str)} if isinstance(files, list) else set()
 
 
@@ -125,7 +127,7 @@ def read_bytes(folder: str, name: str) -> bytes:
         raise ModelFolderError(f"{name} in {printable(folder)} cannot be read: {printable(str(error))}") from error
 
 
-def read_json(folder: str, name: str) -> Any:
+def read_json(folder: str, name: str) -> JsonValue:
     """The JSON document in a file; raises `ModelFolderError` for anything else."""
     content = read_bytes(folder, name)
     try:
@@ -175,15 +177,29 @@ def plan_file_name(at: int) -> str:
     return f"plan-{at}.json"
 
 
+class ManifestDocument(TypedDict):
+    """The JSON document of a manifest."""
+
+    format: str
+    version: int
+    origin: dict[str, object]  # what builds the model
+    files: list[str]
+    cuts: int
+    from_pretrained: bool  # whether the library's own function loads the folder
+    reason: str
+    tied: dict[str, str]  # by each further name of a tensor its first
+    attributes: dict[str, object]  # numbers, texts and flags that the model has set since it was built
+
+
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a manifest."""
+    """The checked content of a manifest."""
 
-    origin: Mapping[str, Any]
+    origin: JsonObject
     files: frozenset[str]
     cuts: int
-    tied: Mapping[str, str]  # by each further name of a tensor its first
-    attributes: Mapping[str, Any]  # numbers, texts and flags that the model has set since it was built
+    tied: Mapping[str, str]
+    attributes: Mapping[str, object]
 
 
 def manifest_document(
@@ -193,8 +209,8 @@ def manifest_document(
     plain: bool,
     reason: str,
     first_names: Mapping[str, str],
-    attributes: Mapping[str, Any],
-) -> dict[str, Any]:
+    attributes: Mapping[str, object],
+) -> ManifestDocument:
     """The JSON document of a manifest."""
     return {
         "format": FORMAT,
@@ -228,18 +244,22 @@ def read_manifest(folder: str) -> Manifest:
         raise _incomplete_error()
     if not isinstance(attributes, dict) or not isinstance(cuts, int) or not 0 <= cuts <= MAX_CUTS:
         raise _incomplete_error()
-    if not _are_texts((*files, *tied.values())):
-        raise _incomplete_error()
+    names, ties = _texts(files), dict(zip(tied, _texts(tied.values()), strict=True))
     known = {TENSOR_FILE, EXTRA_FILE, CONFIG_FILE, GENERATION_FILE, MANIFEST, *map(plan_file_name, range(cuts))}
-    other = next((name for name in files if name not in known), None)
+    other = next((name for name in names if name not in known), None)
     if other is not None:
         raise ModelFolderError(f"{MANIFEST} names the file {printable(repr(other))}, which is none of a saved model")
-    return Manifest(origin, frozenset(files), cuts, tied, attributes)
+    return Manifest(origin, frozenset(names), cuts, ties, attributes)
 
 
 def _incomplete_error() -> ModelFolderError:
     return ModelFolderError(f"{MANIFEST} lacks what it should say, or says something else: save the model again")
 
 
-def _are_texts(values: Iterable[Any]) -> bool:
-    return all(isinstance(each, str) for each in values)
+def _texts(values: Iterable[JsonValue]) -> list[str]:
+    found = []
+    for value in values:
+        if not isinstance(value, str):
+            raise _incomplete_error()
+        found.append(value)
+    return found

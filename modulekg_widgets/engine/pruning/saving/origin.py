@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
+
+Builder: TypeAlias = "Callable[..., object]"  # a class or a function that builds a model, or a part of one
 
 
 class SavedCut(NamedTuple):
@@ -23,7 +26,7 @@ class SavedCut(NamedTuple):
 class Origin(Protocol):
     """Builds a model as it was before its cuts."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The builder as JSON for the manifest."""
         ...
 
@@ -35,15 +38,16 @@ class Origin(Protocol):
 class TrustedClasses:
     """The caller's classes and functions that a folder may name."""
 
-    def __init__(self, classes: Sequence[Any] = ()) -> None:
-        wrong = next((each for each in classes if not callable(each)), None)
-        if wrong is not None:
-            raise ModelFolderError(
-                f"classes= has a {printable(type(wrong).__name__)}: pass classes, or functions that build a model"
-            )
-        self._by_path = {import_path(each): each for each in classes}
+    def __init__(self, classes: Sequence[object] = ()) -> None:
+        self._by_path: dict[str, Builder] = {}
+        for each in classes:
+            if not callable(each):
+                raise ModelFolderError(
+                    f"classes= has a {printable(type(each).__name__)}: pass classes, or functions that build a model"
+                )
+            self._by_path[import_path(each)] = each
 
-    def find(self, path: str) -> Any:
+    def find(self, path: str) -> Builder | None:
         """The object at a path, or None; nothing is imported."""
         return self._by_path.get(path)
 
@@ -52,7 +56,7 @@ class TrustedClasses:
         return sorted(self._by_path)
 
 
-def import_path(value: Any) -> str:
+def import_path(value: Builder) -> str:
     """The import path of a class or function."""
     return f"{value.__module__}:{value.__qualname__}"
 
@@ -66,6 +70,6 @@ def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
     return found
 
 
-def deep_copied(document: Mapping[str, Any]) -> dict[str, Any]:
+def deep_copied(document: Mapping[str, JsonValue]) -> JsonObject:
     """A deep copy of a document."""
     return copy.deepcopy(dict(document))

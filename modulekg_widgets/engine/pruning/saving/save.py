@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 from torch import nn
 
@@ -35,6 +35,7 @@ from modulekg_widgets.engine.pruning.saving.model_folder import (
     write_folder,
 )
 from modulekg_widgets.engine.pruning.saving.model_signature import (
+    Facts,
     ModelSignature,
     attribute_path,
     can_be_set,
@@ -72,7 +73,7 @@ class SavedModel:
 
 
 def save(
-    model: nn.Module, folder: Any, cuts: Sequence[SavedCut], arguments: Any = None, builder: Any = None
+    model: nn.Module, folder: object, cuts: Sequence[SavedCut], arguments: object = None, builder: object = None
 ) -> SavedModel:
     """Save a model that was cut by `cuts`, or that is still whole with one cut given.
 
@@ -125,11 +126,11 @@ class _RebuiltModel(NamedTuple):
 
     signature: ModelSignature
     content: SavedContent
-    attributes: dict[str, Any]  # those that are others in the model that is saved
+    attributes: dict[str, object]  # those that are others in the model that is saved
 
 
 def _rebuild_model(
-    model: nn.Module, found: ModelSignature, cuts: Sequence[SavedCut], arguments: Any, builder: Any
+    model: nn.Module, found: ModelSignature, cuts: Sequence[SavedCut], arguments: object, builder: object
 ) -> tuple[Origin, _RebuiltModel]:
     """The first builder that reproduces the model; raises `ModelFolderError` if there is none."""
     refusal: ModelFolderError | None = None
@@ -177,15 +178,15 @@ def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], found: ModelSigna
     if not whole:
         attributes = {attribute_path(key): value for key, value in _changed_attributes(found, cut_twin).items()}
         return _RebuiltModel(cut_twin, full_content(found), attributes)
-    stay = {
-        attribute_path((kind, moved[path], name)): value
-        for (kind, path, name), value in others.items()
-        if path in moved
-    }
+    stay = {}
+    for key, value in others.items():
+        kind, path, name = map(str, key)
+        if path in moved:
+            stay[attribute_path((kind, moved[path], name))] = value
     return _RebuiltModel(cut_twin, cut_content(found, cut_twin, cuts[0].edits, moved), stay)
 
 
-def _changed_attributes(found: ModelSignature, rebuilt: ModelSignature) -> dict[tuple[Any, ...], Any]:
+def _changed_attributes(found: ModelSignature, rebuilt: ModelSignature) -> Facts:
     """The attributes that were set after construction; raises `ModelFolderError` for other differences."""
     others = differing_facts(found.facts, rebuilt.facts)
     attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, rebuilt.facts)}
@@ -216,9 +217,9 @@ def _files(content: SavedContent, origin: Origin, cuts: Sequence[SavedCut]) -> d
     return files
 
 
-def _json(document: Mapping[str, Any], indent: int | None = None) -> Writer:
+def _json(document: Mapping[str, object], indent: int | None = None) -> Writer:
     return partial(_write, content=json.dumps(document, indent=indent, sort_keys=True, allow_nan=False).encode())
 
 
-def _write(file: Any, content: bytes) -> None:
+def _write(file: IO[bytes], content: bytes) -> None:
     file.write(content)

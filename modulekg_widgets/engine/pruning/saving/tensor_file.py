@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, NamedTuple
+from io import BufferedReader
+from typing import IO, NamedTuple
 
 import torch
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.json_types import JsonObject
 from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
 from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
@@ -58,7 +60,7 @@ class StoredTensor(NamedTuple):
 def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Mapping[str, str]) -> None:
     """Write tensors one by one; raises `ModelFolderError` for unsupported dtypes."""
     every = sorted(tensors, key=_alignment_order)
-    header: dict[str, Any] = {METADATA: dict(metadata)}
+    header: JsonObject = {METADATA: dict(metadata)}
     end = 0
     for each in every:
         if each.dtype not in FORMAT_NAMES:
@@ -92,14 +94,13 @@ def _tensor_bytes(each: TensorWrite) -> memoryview:
 
 def _memory_view(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
-    flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-    return memoryview(flat)
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 class TensorFile:
     """An open safetensors file with a checked header."""
 
-    def __init__(self, file: IO[bytes], stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
+    def __init__(self, file: BufferedReader, stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
         self._file, self.stored, self.metadata = file, stored, metadata
 
     def read(self, name: str) -> torch.Tensor:
@@ -108,7 +109,7 @@ class TensorFile:
         with torch.inference_mode(False):
             tensor = torch.empty(found.shape, dtype=found.dtype, device="cpu")
         self._file.seek(found.start)
-        if found.nbytes and self._file.readinto(_memory_view(tensor)) != found.nbytes:  # type: ignore[attr-defined]
+        if found.nbytes and self._file.readinto(_memory_view(tensor)) != found.nbytes:
             raise ModelFolderError(f"the file ends within {printable(name)}: it changed while it was read")
         return tensor
 
@@ -142,7 +143,7 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
             raise ModelFolderError(f"{printable(name)} is no safetensors file: {printable(str(error))}") from error
 
 
-def _read_range(file: IO[bytes], offset: int, length: int) -> bytes:
+def _read_range(file: BufferedReader, offset: int, length: int) -> bytes:
     file.seek(offset)
     return file.read(length)
 
