@@ -4,14 +4,12 @@ import { button, Disposers, el, listen } from "../shared/ui/dom";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { icon } from "../shared/ui/icons";
 import type { GraphStore } from "../shared/model/graph_store";
-import { sceneToDot } from "./dot";
+import { pictureToDot, fileName, GraphPicture, pictureToSvg } from "./graph_picture";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
-import { fileName, Scene } from "./scene";
-import { sceneToSvg } from "./svg";
 
 /** The graph on the canvas. */
 export interface Picture {
-  scene(): Scene;
+  scene(): GraphPicture;
   exportPng(): Promise<Blob>;
 }
 
@@ -132,8 +130,8 @@ export class ExportMenu {
     const picture = this.source.graph();
     if (!picture) return undefined;
     if (format === "png") return new Blob([await picture.exportPng()], { type: "image/png" });
-    if (format === "dot") return textBlob(sceneToDot(picture.scene(), payload.title), "text/vnd.graphviz");
-    return textBlob(sceneToSvg(picture.scene(), payload.title), "image/svg+xml");
+    if (format === "dot") return textBlob(pictureToDot(picture.scene(), payload.title), "text/vnd.graphviz");
+    return textBlob(pictureToSvg(picture.scene(), payload.title), "image/svg+xml");
   }
 
   private async makeHtml(): Promise<Blob> {

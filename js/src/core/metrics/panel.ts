@@ -5,7 +5,7 @@ import "../../../style/metric_charts.css";
 import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
 import { captureKeys } from "../shared/ui/keys";
 import { showMessage, readOrShowError } from "../shared/ui/status";
-import { fileName } from "../export/scene";
+import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
 import { AlertList } from "./alert_list";

@@ -1,6 +1,6 @@
 // The cards of a forward pass: their text and their size.
 
-import { CARD, cardText, type CardText, foldParams } from "../scene/cards";
+import { CARD, cardText, type CardText, foldParams } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
 import { counted } from "../../shared/base/format";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";

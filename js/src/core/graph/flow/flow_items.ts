@@ -4,7 +4,7 @@ import type { Dataflow } from "../../shared/model/dataflow";
 import type { Fold, Hierarchy, Link } from "../../shared/model/hierarchy";
 import { push } from "../../shared/base/multimap";
 import { visibleRows } from "../../shared/model/expansion";
-import { MAX_LINKS } from "../scene/cards";
+import { MAX_LINKS } from "../scene/scene";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
 import { type OperatorGroup, operatorGroups } from "./operator_groups";

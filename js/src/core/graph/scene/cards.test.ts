@@ -3,7 +3,7 @@ import { payloadOf, leaf, sequence } from "../../../testing/payloads";
 import { truncated, measurer, oneLine } from "../../shared/base/canvas";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { hyperLine } from "../../shared/model/hyperparameters";
-import { cardText, foldParams } from "./cards";
+import { cardText, foldParams } from "./scene";
 
 const measure = measurer();
 

@@ -7,7 +7,7 @@ import type { EdgeRecord, ModelPayload } from "../../shared/payload/payload";
 import { hardLimit, WINDOW } from "../../shared/model/expansion";
 import { buildScene } from "./hierarchy_scene";
 import { type GraphState, GraphStore } from "../../shared/model/graph_store";
-import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene_types";
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene";
 
 const draw = (h: Hierarchy, state: Partial<GraphState> = {}, pages?: ReadonlyMap<number, number>) =>
   buildScene(h, new GraphStore(state), measurer(), pages);

@@ -3,8 +3,7 @@ import { openSession } from "../../../testing/masks";
 import { smallNet } from "../../../testing/sample";
 import { colorOf, scaleOf, valueOf } from "../../shared/stage/color";
 import { GraphStore } from "../../shared/model/graph_store";
-import { Legend } from "../../graph/parts/legend";
-import { Toolbar } from "../../graph/parts/toolbar";
+import { Legend, Toolbar } from "../../graph/parts/toolbar";
 import { GraphLink } from "./graph_link";
 
 function graph() {

@@ -1,18 +1,18 @@
 // The edge under the pointer: its path from the producer to every consumer is highlighted, and a box lists its values.
 
-import { el, nameSpan } from "../../shared/ui/dom";
-import { shortBytes } from "../../shared/base/format";
-import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
-import type { Theme } from "../../shared/stage/theme";
-import type { Tooltip, TooltipRow } from "../../shared/ui/tooltip";
-import type { Box, Point, Viewport } from "../../shared/stage/viewport";
-import type { CardStyle } from "../paint/card_style";
-import { MIN_TEXT } from "../paint/painter";
-import { label, stroke } from "../paint/paint_edges";
-import type { PlacedScene, Route, SceneEdge, SceneNode } from "../scene/scene_types";
-import { LABEL_SIZE } from "../scene/scene_edges";
-import { type Dataflow, dataflowOf, shapeText } from "../../shared/model/dataflow";
-import { push } from "../../shared/base/multimap";
+import { el, nameSpan } from "../shared/ui/dom";
+import { shortBytes } from "../shared/base/format";
+import type { Fold, Hierarchy } from "../shared/model/hierarchy";
+import type { Theme } from "../shared/stage/theme";
+import type { Tooltip, TooltipRow } from "../shared/ui/tooltip";
+import type { Box, Point, Viewport } from "../shared/stage/viewport";
+import type { CardStyle } from "./paint/card_style";
+import { MIN_TEXT } from "./paint/painter";
+import { label, stroke } from "./paint/paint_edges";
+import type { PlacedScene, Route, SceneEdge, SceneNode } from "./scene/scene";
+import { LABEL_SIZE } from "./scene/scene_edges";
+import { type Dataflow, dataflowOf, shapeText } from "../shared/model/dataflow";
+import { push } from "../shared/base/multimap";
 
 // Which line lies under the pointer, found without looking at all of them.
 

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { EdgeGrid, EdgeValues, itemSize } from "./edge_hover";
-import type { Point } from "../../shared/stage/viewport";
-import { golden, resnet } from "../../../testing/payloads";
-import { measurer } from "../../shared/base/canvas";
-import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
-import { buildFlowScene } from "../flow/flow_scene";
-import { Hierarchy } from "../../shared/model/hierarchy";
-import { buildScene } from "../scene/hierarchy_scene";
-import type { Scene } from "../scene/scene_types";
-import { GraphStore } from "../../shared/model/graph_store";
+import type { Point } from "../shared/stage/viewport";
+import { golden, resnet } from "../../testing/payloads";
+import { measurer } from "../shared/base/canvas";
+import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
+import { buildFlowScene } from "./flow/flow_scene";
+import { Hierarchy } from "../shared/model/hierarchy";
+import { buildScene } from "./scene/hierarchy_scene";
+import type { Scene } from "./scene/scene";
+import { GraphStore } from "../shared/model/graph_store";
 
 const lines: Point[][] = [
   [[0, 0], [1000, 0], [1000, 700]], // prettier-ignore

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Camera } from "../../shared/stage/camera";
-import type { Box } from "../../shared/stage/viewport";
-import { LinkedCameras } from "./linked_cameras";
-import type { PaintItem } from "../paint/paint_items";
+import { Camera } from "../shared/stage/camera";
+import type { Box } from "../shared/stage/viewport";
+import { LinkedCameras } from "./diff_view";
+import type { PaintItem } from "./paint/paint_items";
 
 const [WIDTH, HEIGHT] = [400, 500];
 

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { hierarchyOf, smallNet, storeOf } from "../../../testing/sample";
-import { measurer } from "../../shared/base/canvas";
-import type { Hierarchy } from "../../shared/model/hierarchy";
-import type { CardStyle } from "../paint/card_style";
-import { GraphHover } from "./pointer";
-import type { PaintItem } from "../paint/paint_items";
-import { moduleCard } from "../scene/cards";
+import { hierarchyOf, smallNet, storeOf } from "../../testing/sample";
+import { measurer } from "../shared/base/canvas";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import type { CardStyle } from "./paint/card_style";
+import type { PaintItem } from "./paint/paint_items";
+import { GraphHover } from "./navigation";
+import { moduleCard } from "./scene/scene";
 
 const wrap = document.createElement("div");
 let hover: GraphHover;
