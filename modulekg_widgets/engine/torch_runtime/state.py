@@ -11,9 +11,10 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, ORIGINAL_MODULE, PARAMETERS, compiler_frames
 
 Named = TypeVar("Named")
+ModuleState = dict[str, Any]  # the `__dict__` of a module
 # a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
 # `__getattr__`, and neither has a say
-module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
+module_state: Callable[[nn.Module], ModuleState] = nn.Module.__dict__["__dict__"].__get__
 
 STANDARD = frozenset(module_state(nn.Module())) - {"training"}  # what every module has
 REGISTRIES = {PARAMETERS, BUFFERS}

@@ -11,7 +11,6 @@ sliced one by one and nothing is kept, which saves memory. `plan.cut` calls it t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -28,7 +27,7 @@ from modulekg_widgets.engine.pruning.cut.copy_cuts import (
 from modulekg_widgets.engine.pruning.cut.derived_state import derived_states, recomputed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit, TensorTarget, locate_tensors
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers, OptimizerState, named_optimizers
-from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt, sample_weights
+from modulekg_widgets.engine.pruning.cut.receipt import Children, FinalReceipt, Receipt, ReceiptPart, sample_weights
 from modulekg_widgets.engine.pruning.cut.receipt_parts import (
     ComputedTensor,
     EditedAttributes,
@@ -48,7 +47,7 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import named_registere
 # -------------------- Modules that a cut removes from a model, and the placeholders in their positions
 
 
-class RemovedModules:
+class RemovedModules(ReceiptPart):
     """The children of modules that lose some; removed modules are kept for undo."""
 
     def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
@@ -57,8 +56,7 @@ class RemovedModules:
         self._owners = [owners[id(each.state)] for each in self._changed]
 
     @property
-    def children(self) -> dict[int, dict[str, Any]]:
-        """The children of the modules before the cut, by module identity."""
+    def children(self) -> Children:
         return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
 
     def cut(self) -> Iterator[Write]:
@@ -82,19 +80,12 @@ class RemovedModules:
 Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 
 
-class CopyToCut(NamedTuple):
-    """A copy of the model to cut, and the new values of its tensors."""
-
-    target: CopyTarget
-    values: Values
-
-
 def cut(
     model: nn.Module,
     edits: Edits,
     optimizer: Optimizers | None = None,
     values: Values | None = None,
-    copies: Sequence[CopyToCut] = (),
+    copies: Sequence[CopyTarget] = (),
     undo: bool = True,
 ) -> Receipt:
     """Slice every tensor of `edits` in place, set the attributes, and cut the state of each optimizer alike.
@@ -118,7 +109,7 @@ def cut(
     for at, each in enumerate(copies):
         with copy_error_context(at):
             changed.append(_cut_copy(each, edits, walked))
-        modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
+        modules += walk(each.inner).modules if isinstance(each.inner, nn.Module) else []
     title = _receipt_title(found, edits, len(copies))
     if not undo:
         receipt: Receipt = FinalReceipt(model, (), title, edits)
@@ -130,7 +121,7 @@ def cut(
     return commit(writes, receipt, modules)
 
 
-def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
+def _cut_without_undo(changed: Sequence[ReceiptPart], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
     """Cut small state all or nothing, then the weights one by one."""
     weights = [part for part in changed if isinstance(part, EditedTensors)]
     last = [part for part in changed if isinstance(part, RecurrentWeights)]
@@ -151,19 +142,20 @@ def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequenc
     return receipt
 
 
-def _cut_copy(to_cut: CopyToCut, edits: Edits, model: Walk) -> CutCopy | CutDict:
-    inner, whole = to_cut.target
+def _cut_copy(target: CopyTarget, edits: Edits, model: Walk) -> CutCopy | CutDict:
+    inner, wrapper, values = target
     if not isinstance(inner, nn.Module):
         own = tensors_by_model_name(inner)
-        derived = recomputed_values(model, edits, to_cut.values, own)
-        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **to_cut.values})
-    found, computed, parts = _cut_parts(walk(inner), edits, to_cut.values)
+        derived = recomputed_values(model, edits, values, own)
+        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **values})
+    found, computed, parts = _cut_parts(walk(inner), edits, values)
+    whole = inner if wrapper is None else wrapper
     return CutCopy(inner, parts, whole, UncutTensors(walk(whole), found, computed))
 
 
 def _cut_parts(
     walked: Walk, edits: Edits, values: Values
-) -> tuple[list[TensorTarget], list[ComputedTensor], list[Any]]:
+) -> tuple[list[TensorTarget], list[ComputedTensor], list[ReceiptPart]]:
     """The edited tensors, the tensors computed from them, and all receipt parts of one model."""
     layers = layers_to_flatten(walked, locate_tensors(walked, edits))
     values = {**recomputed_values(walked, edits, values), **values}

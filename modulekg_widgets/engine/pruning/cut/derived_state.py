@@ -10,7 +10,7 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     SpectralParametrization,
     matrix_of_spectral,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
+from modulekg_widgets.engine.torch_runtime.state import ModuleState, module_state, registered_tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Tensor = torch.Tensor
@@ -46,7 +46,7 @@ class DerivedState(NamedTuple):
     recompute: Callable[
         [Lookup], dict[str, Tensor]
     ]  # what they hold for other weights; nothing where that is not known
-    recompute_attribute: Callable[[Lookup], tuple[dict[str, Any], str, Tensor]] | None = (
+    recompute_attribute: Callable[[Lookup], tuple[ModuleState, str, Tensor]] | None = (
         None  # a plain attribute that follows
     )
 
@@ -114,7 +114,7 @@ def _states_of_module(walked: Walk, path: str, index: int) -> Iterator[DerivedSt
 # ---------------------------------------------------------------- spectral norms
 
 
-def _spectral_norm_state(hook: Any, state: dict[str, Any], prefix: str) -> DerivedState:
+def _spectral_norm_state(hook: SpectralNorm, state: ModuleState, prefix: str) -> DerivedState:
     """The state of `torch.nn.utils.spectral_norm`."""
     names = tuple(f"{prefix}{hook.name}_{end}" for end in ("orig", "u", "v"))
     return DerivedState(
@@ -122,15 +122,15 @@ def _spectral_norm_state(hook: Any, state: dict[str, Any], prefix: str) -> Deriv
     )
 
 
-def _recompute_by_hook(hook: Any, names: tuple[str, ...], value_of: Lookup) -> dict[str, Tensor]:
+def _recompute_by_hook(hook: SpectralNorm, names: tuple[str, ...], value_of: Lookup) -> dict[str, Tensor]:
     weight, u, v = names
     found = singular_vectors(hook.reshape_weight_to_matrix(value_of(weight)), value_of(u))
     return {} if found is None else dict(zip((u, v), found, strict=True))
 
 
 def _normalised_weight(
-    hook: Any, names: tuple[str, ...], state: dict[str, Any], value_of: Lookup
-) -> tuple[dict[str, Any], str, Tensor]:
+    hook: SpectralNorm, names: tuple[str, ...], state: ModuleState, value_of: Lookup
+) -> tuple[ModuleState, str, Tensor]:
     weight, u, v = map(value_of, names)
     return state, hook.name, weight / torch.dot(u, torch.mv(hook.reshape_weight_to_matrix(weight), v))
 
@@ -176,7 +176,7 @@ def _by_subspace_iteration(matrix: Tensor, before: Tensor) -> tuple[Tensor, Tens
 # ------------------------------------------------------------- parametrizations
 
 
-def _parametrization_state(listed: ParametrizationList, state: dict[str, Any], prefix: str) -> Iterator[DerivedState]:
+def _parametrization_state(listed: ParametrizationList, state: ModuleState, prefix: str) -> Iterator[DerivedState]:
     """The state of all parametrizations of one tensor, each of which takes what the one before gives."""
     originals = [f"{prefix}{name}" for name in registered_tensors(state) if name.startswith("original")]
     modules = [(f"{prefix}{at}.", module) for at, module in enumerate(listed)]

@@ -9,10 +9,10 @@ raise `CutError` if it is not the model that the plan was made for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from modulekg_widgets.engine.errors import CutError, closest_match_hint, printab
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
+from modulekg_widgets.engine.torch_runtime.state import ModuleState
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, ModelTensor, model_tensors_by_name
 
 Ints = NDArray[np.int64]
@@ -167,7 +168,7 @@ class Edits:
     removal: ModuleRemoval = NOTHING_REMOVED  # whole modules that go; every name is that of before
 
     @property
-    def all_attributes(self) -> dict[str, tuple[Any, Any]]:
+    def all_attributes(self) -> dict[str, tuple[SizeValue, SizeValue]]:
         """All attribute changes, including those that follow from removed modules."""
         return {**self.attributes, **self.removal.attributes}
 
@@ -193,18 +194,18 @@ class TensorTarget(NamedTuple):
 
     edit: TensorEdit
     tensor: torch.Tensor
-    owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that registers it, and its name there
+    owners: tuple[tuple[ModuleState, str], ...]  # the state of each module that registers it, and its name there
     attribute_locations: tuple[ModelTensor, ...] = ()  # its places, where it is no parameter or buffer
 
 
 class AttributeTarget(NamedTuple):
     """One attribute that is edited: of a module, or of a plain object in it, as `config.hidden_size`."""
 
-    state: dict[str, Any]  # the `__dict__` that holds it
+    state: ModuleState  # the `__dict__` that holds it
     name: str
     before: SizeValue
     after: SizeValue
-    holder: Any = None  # the plain object, None where it is a module
+    holder: object = None  # the plain object, None where it is a module
 
 
 def locate_tensors(model: nn.Module | Walk, edits: Edits) -> list[TensorTarget]:
@@ -279,18 +280,18 @@ def locate_attributes(model: nn.Module | Walk, edits: Edits) -> list[AttributeTa
     return found
 
 
-def is_plain_object(value: Any) -> bool:
+def is_plain_object(value: object) -> bool:
     """True if a value is a plain object that may hold sizes, as a configuration, and no code."""
     other = torch.Tensor | nn.Module | type | FunctionType | MethodType | ModuleType | torch.dtype | torch.device
     return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict
 
 
 def _attribute_target(
-    states: dict[str, dict[str, Any]], path: str, before: SizeValue, after: SizeValue
+    states: Mapping[str, ModuleState], path: str, before: SizeValue, after: SizeValue
 ) -> AttributeTarget:
     parts = path.split(".")
     home = next(at for at in range(len(parts) - 1, -1, -1) if ".".join(parts[:at]) in states)
-    state: Any = states[".".join(parts[:home])]
+    state = states[".".join(parts[:home])]
     holder = None
     for name in parts[home:-1]:
         if holder is not None or not is_plain_object(state.get(name)):

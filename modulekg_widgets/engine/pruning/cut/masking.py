@@ -13,7 +13,7 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, TensorTarget, locate_tensors
-from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt, ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.receipt_parts import relocate_tensors
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
@@ -44,24 +44,26 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
         )
     walked = walk(unwrap_model(model))
     refuse_sharded(walked)
-    zeroed = ZeroedTensors(_masked_parameters(locate_tensors(walked, edits)))
+    zeroed = ZeroedTensors(*_masked_parameters(locate_tensors(walked, edits)))
     receipt = MaskReceipt(walked.modules[0], [zeroed], f"{len(zeroed)} parameters masked")
-    return commit(list(zeroed.zero()), receipt, walked.modules)
+    return commit(list(zeroed.cut()), receipt, walked.modules)
 
 
-def _masked_parameters(found: Sequence[TensorTarget]) -> Iterator[MaskedParameter]:
-    """The parameters that produce removed indices, each with an edit of those dimensions only.
+def _masked_parameters(found: Sequence[TensorTarget]) -> tuple[list[TensorTarget], list[RescaledGain]]:
+    """The parameters that produce removed indices, each with an edit of those dimensions only, and their gains.
 
-    A gain follows where the norm of its direction runs over what goes.
+    A gain follows where the norm of its direction runs over what is removed.
     """
     masked = {id(place.tensor): each for place in found if (each := _masked_target(place)) is not None}
     by_name = {name: each for each in masked.values() for name in each.edit.names}
     gains = {id(place.tensor): place for place in found if place.edit.gain_of and place.edit.gain_of[0] in by_name}
-    yield from (MaskedParameter(place) for key, place in masked.items() if key not in gains)
+    rescaled = []
     for key, gain in gains.items():
         assert gain.edit.gain_of is not None
         own = {} if key not in masked else masked[key].edit.kept
-        yield MaskedParameter(gain._replace(edit=replace(gain.edit, kept=own)), by_name[gain.edit.gain_of[0]])
+        target = gain._replace(edit=replace(gain.edit, kept=own))
+        rescaled.append(RescaledGain.of(target, by_name[gain.edit.gain_of[0]]))
+    return [place for key, place in masked.items() if key not in gains], rescaled
 
 
 def _masked_target(place: TensorTarget) -> TensorTarget | None:
@@ -72,13 +74,6 @@ def _masked_target(place: TensorTarget) -> TensorTarget | None:
     return place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 
 
-class MaskedParameter(NamedTuple):
-    """A parameter that a mask changes; a gain by the direction that it follows."""
-
-    place: TensorTarget
-    direction: TensorTarget | None = None
-
-
 def _zeros_propagate(place: TensorTarget) -> bool:
     """True if zeros in a tensor produce zeros; False for running statistics beside a gain."""
     if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
@@ -86,25 +81,20 @@ def _zeros_propagate(place: TensorTarget) -> bool:
     return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
 
 
-class ZeroedTensors:
+class ZeroedTensors(ReceiptPart):
     """The masked parameters of a model, and the gains that are rescaled with them."""
 
-    def __init__(self, found: Iterable[MaskedParameter]) -> None:
-        every = list(found)
-        self._zeroed = [
-            (each.place, ZeroedTensor.of(each.place.tensor, each.place.edit))
-            for each in every if each.direction is None
-        ]  # fmt: skip
-        self._gains = [RescaledGain.of(each.place, each.direction) for each in every if each.direction is not None]
+    def __init__(self, masked: Iterable[TensorTarget], gains: Sequence[RescaledGain]) -> None:
+        self._zeroed = [(place, ZeroedTensor.of(place.tensor, place.edit)) for place in masked]
+        self._gains = gains
 
     def __len__(self) -> int:
         return len(self._zeroed) + len(self._gains)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it writes to."""
+    def tensors(self, way: Way) -> list[torch.Tensor]:
         return [place.tensor for place, _ in self._zeroed] + [gain.place.tensor for gain in self._gains]
 
-    def zero(self) -> Iterator[Write]:
+    def cut(self) -> Iterator[Write]:
         yield from (gain.zero() for gain in self._gains)
         yield from (zeroed.zero(place.tensor) for place, zeroed in self._zeroed)
 

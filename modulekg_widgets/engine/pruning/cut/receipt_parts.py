@@ -26,17 +26,18 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     slicer,
 )
 from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, configurations
+from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import CutTensor
-from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, item_write
+from modulekg_widgets.engine.pruning.cut.transaction import Items, Snapshot, Write, item_write
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.state import ModuleState, module_state
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     attribute_swaps,
     named_registered_tensors,
     rebuild_containers,
 )
 
-Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
+Slots = list[tuple[Items, Any]]  # where an object stands: a dictionary or list, and the key
 
 # torch.nn.utils.prune and the old spectral_norm keep weight_orig, the old weight_norm weight_v, each beside a `weight`
 MAX_DEPTH = 4  # plain objects in each other
@@ -60,7 +61,7 @@ def _replaced_parameter_error(name: str) -> CutError:
     )
 
 
-class EditedTensors:
+class EditedTensors(ReceiptPart):
     """Parameters and buffers that are cut in place; `values` are new values by name.
 
     Those that are `derived` from others are renewed once more where training has changed these since.
@@ -132,12 +133,10 @@ class EditedTensors:
         trained = [each for each in every if any(map(is_trained, (*each.weights, *each.buffers)))]
         return recompute_buffers(trained, restored.__getitem__)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it writes to."""
+    def tensors(self, way: Way) -> list[torch.Tensor]:
         return [place.tensor for place, _ in self._cuts]
 
     def before(self) -> dict[str, torch.Tensor]:
-        """The values of the tensors before the cut, by name."""
         return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
 
     def _without_correction(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
@@ -177,7 +176,7 @@ def _buffer_writes(place: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedTensor:
+class ComputedTensor(ReceiptPart):
     """A computed tensor that a module holds; it is replaced by a new object."""
 
     edit: TensorEdit
@@ -248,14 +247,14 @@ def _buffer_slots(place: TensorTarget) -> Slots:
     return [(state[BUFFERS], name) for state, name in place.owners]
 
 
-def _plain_slots(state: dict[str, Any], name: str) -> Slots:
+def _plain_slots(state: ModuleState, name: str) -> Slots:
     if name not in state:
         raise CutError(f"a module has no {printable(name)!r} any more, which the cut changed: undo what removed it")
     listed = state.get(FLAT_WEIGHTS, ())  # recurrent layers list their weights once more
     return [(state, name), *((listed, at) for at, each in enumerate(listed) if each is state[name])]
 
 
-class EditedAttributes:
+class EditedAttributes(ReceiptPart):
     """Attributes of modules, and of plain objects in them, that hold sizes.
 
     A plain object may serve other models too, as a configuration does: this one gets a copy of its own.
@@ -285,13 +284,13 @@ class EditedAttributes:
     restore = undo
 
 
-class PlainTensors:
+class PlainTensors(ReceiptPart):
     """Tensors in plain attributes; they are replaced, and the old ones come back with their containers.
 
     `copies` are those of plain objects that other parts of the cut put in place.
     """
 
-    def __init__(self, found: Sequence[TensorTarget], copies: Mapping[int, Any]) -> None:
+    def __init__(self, found: Sequence[TensorTarget], copies: Mapping[int, object]) -> None:
         self._targets = found
         self._locations = [held for place in found for held in place.attribute_locations]
         self._swaps = attribute_swaps(
@@ -327,13 +326,13 @@ class PlainTensors:
 
 
 def _object_swaps(
-    walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[Any]
-) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[object]
+) -> list[tuple[ModuleState, str, object, object]]:
     """The replacements of edited plain objects: state, attribute, old object, edited copy.
 
     The copies of those that are `noted` say that they are of a cut model.
     """
-    copies: dict[int, tuple[Any, Any]] = {}
+    copies: dict[int, tuple[object, object]] = {}
     for old in noted:
         if id(old) not in copies:
             copies[id(old)] = old, _shallow_copy(old)
@@ -352,7 +351,7 @@ def _object_swaps(
     ]  # fmt: skip
 
 
-def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int = MAX_DEPTH) -> Any:
+def _copy_with_edits(holder: object, copies: dict[int, tuple[object, object]], depth: int = MAX_DEPTH) -> object:
     """The edited copy of a plain object, or of one that holds an edited object; else the object itself."""
     if not is_plain_object(holder) or not depth:
         return holder
@@ -369,7 +368,7 @@ def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int
     return copies[id(holder)][1] if id(holder) in copies else holder
 
 
-def _shallow_copy(holder: Any) -> Any:
+def _shallow_copy(holder: object) -> object:
     """A shallow copy; raises `CutError` for objects that cannot be copied."""
     try:
         new = copy.copy(holder)
@@ -383,7 +382,7 @@ def _shallow_copy(holder: Any) -> Any:
     return new
 
 
-class RecurrentWeights:
+class RecurrentWeights(ReceiptPart):
     """The weights of recurrent layers on CUDA, which cuDNN needs in one block of memory."""
 
     def __init__(self, layers: list[nn.RNNBase]) -> None:
@@ -392,10 +391,7 @@ class RecurrentWeights:
     def cut(self) -> Iterator[Write]:
         return (Write(partial(_flatten, layer), False, True) for layer in self._layers)
 
-    def undo(self, walked: Walk) -> tuple[Write, ...]:
-        return ()  # they go back to the piece that they had
-
-    def restore(self, walked: Walk) -> Iterator[Write]:
+    def restore(self, walked: Walk) -> Iterator[Write]:  # `undo` gives them the memory that they had
         return self.cut()
 
 
@@ -423,7 +419,7 @@ def flattening_edits(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -
     return [TensorEdit(tuple(names[key]), tuple(tensor.shape), {}) for key, tensor in tensors.items()]
 
 
-class UncutTensors:
+class UncutTensors(ReceiptPart):
     """Parameters, buffers and gradients that the cut does not change; `undo` takes back later training."""
 
     def __init__(self, walked: Walk, edited: Iterable[TensorTarget], computed: Iterable[ComputedTensor]) -> None:
@@ -444,7 +440,7 @@ class UncutTensors:
                     self._snapshot.record_entry(state[BUFFERS], name)
             self._record_attributes(state, theirs)
 
-    def _record_attributes(self, state: dict[str, Any], theirs: Container[int]) -> None:
+    def _record_attributes(self, state: ModuleState, theirs: Container[int]) -> None:
         """Record tensors in plain attributes, and the weight lists of recurrent layers."""
         for name, value in state.items():
             listed = name == FLAT_WEIGHTS and isinstance(value, list)
@@ -455,8 +451,7 @@ class UncutTensors:
             if name == FLAT_WEIGHT_REFS and isinstance(value, list):
                 self._snapshot.record_references(state, name)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """The tensors that `undo` may write to."""
+    def tensors(self, way: Way) -> list[torch.Tensor]:
         return self._tensors if way == "undo" else []
 
     def undo(self, walked: Walk) -> Iterator[Write]:
@@ -465,6 +460,3 @@ class UncutTensors:
             if now.get(name) is not parameter:
                 raise _replaced_parameter_error(name)
         return self._snapshot.writes()
-
-    def restore(self, walked: Walk) -> tuple[Write, ...]:
-        return ()

@@ -10,8 +10,8 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies
-from modulekg_widgets.engine.pruning.cut.cut import CopyToCut, cut
+from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies, tensors_by_model_name
+from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
@@ -54,7 +54,7 @@ def cut_and_recover(
     if recalibrate is None:
         if compensate:
             raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")
-        return cut(model, edits, optimizer, copies=[CopyToCut(target, {}) for target in targets], undo=undo)
+        return cut(model, edits, optimizer, copies=targets, undo=undo)
     modules = [target for target in targets if isinstance(target.inner, nn.Module)]
     batches = Batches(model, recalibrate, traced, once=not compensate and not modules)
     training = bool(traced.training)
@@ -65,7 +65,8 @@ def cut_and_recover(
     values = _values_after_cut(model, edits, training, batches, corrections)
     ties = _tied_names(model)
     copied = [
-        CopyToCut(each, _values_of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets
+        each._replace(values=_values_of_copy(each, edits, training, batches, corrections, values, ties))
+        for each in targets
     ]
     receipt = cut(model, edits, optimizer, values, copied, undo)
     receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
@@ -122,7 +123,7 @@ def _values_of_copy(
     """The new values of a copy: its own compensation, and statistics from its own runs if it is a module."""
     if isinstance(target.inner, nn.Module):
         return _values_after_cut(target.inner, edits, training, batches, corrections)
-    full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}
+    full = tensors_by_model_name(target.inner)
     own = [each for each in corrections if each.parameter_names() <= full.keys()]
     found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
     return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice
