@@ -48,7 +48,7 @@ TORCH = _words("""
 
 # Jupyter, the web, files, formats and databases
 JUPYTER = _words("""
-    answer archive atomic board box byte catalog chart checkpoint child clear cli closure code colab color coloring
+    answer archive arrowhead atomic board box byte catalog chart checkpoint child clear cli closure code colab color coloring
     column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo deprecated
     deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event exchange expanded
     expansion explorer export exporter extension folder format formatter front gc gexf graph graphml hash header
@@ -56,7 +56,7 @@ JUPYTER = _words("""
     keyword lab lapack library link linking listener load loader loading location logarithmic logged logger lossless
     machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook object packable
     package packed packing palette panel parser paused persistent picture pill playback player plot plugin png point
-    polyline postgres prefixed preview printable process program property qualified question raster readable reader
+    polyline postgres prefixed preview printable process program property qualified question readable reader rect
     referenced renamed repository ring row schema scheme scope selectable self series server session span sqlite
     stored stream svg tab table text timestamp title unescaped url user varint version visible walk wandb warning
     widget wire workbench writer xml zip
@@ -115,7 +115,7 @@ PLAIN = _words("""
     preserve preserved problem published put quoted raised read reason rebuild rebuilder rebuilt recover recovery
     reduced refuse rejection relocate remaining removable removal remove removed renumber reopened reordered repair
     repeated replace replaceable replicated report reset resizer resizing rewrite safe same save second separate
-    separated set setting share shared short shortened show side single sized skipped sliced slow small spaced
+    separated set setting share shared short shortened show side single skipped sliced slow small spaced
     stance start stop store suggest suggestion to too tracked trusted try uncalled uncaptured unchanged undecided
     underlying undo unique unknown unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked
     unused unwritable unzero up upcast update updated use used weak when whole with without word work working
