@@ -48,31 +48,30 @@ TORCH = _words("""
 
 # Jupyter, the web, files, formats and databases
 JUPYTER = _words("""
-    answer archive atomic board box byte catalog chart checkpoint child clear cli closure code colab color coloring
-    column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo deprecated
-    deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event exchange expanded
-    expansion explorer export exporter extension folder format formatter front gc gexf graph graphml hash header
-    heap heatmap hexdigest host html id importable importer indexing inline insert interrupted item json jsonld key
-    keyword lab lapack library link linking listener load loader loading location logarithmic logged logger lossless
-    machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook object packable
-    package packed packing palette panel parser paused persistent picture pill playback player plot plugin png point
-    polyline postgres prefixed preview printable process program property qualified question raster readable reader
-    referenced renamed repository ring row schema scheme scope selectable self series server session span sqlite
-    stored stream svg tab table text timestamp title unescaped url user varint version visible walk wandb warning
-    widget wire workbench writer xml zip
+    answer archive arrowhead atomic board box byte catalog chart checkpoint child clear cli closure code colab color
+    coloring column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo
+    deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
+    exchange expanded expansion explorer export exporter extension folder format formatter front gc gexf graph
+    graphml hash header heap heatmap hexdigest host html id importable importer indexing inline insert interrupted
+    item json jsonld key keyword lab lapack library link linking listener load loader loading location logarithmic
+    logged logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx
+    notebook object packable package packed packing palette panel parser paused persistent picture pill playback
+    player plot plugin png point polyline postgres prefixed preview printable process program property qualified
+    question readable reader rect referenced renamed repository ring row schema scheme scope selectable self series
+    server session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version
+    visible walk wandb warning widget wire workbench writer xml zip
 """)
 
 # statistics, graphs, compilers, machine learning
 TEXTBOOK = _words("""
     accuracy adjacency aggregate algebra align alternative analyse analysis anomaly applicability argument array
-    boosted boosting bound bounded budget builder bytecode
-    cache cached calibration callable caller candidate canonical
-    centrality chain class clock cluster collector common community companion comparison compensation compile
-    compiled compiler compute computed condition conflict conformal consistent constant constrained container
-    containment context contributing control converge convergence copier cost count counter covariance criterion
-    crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence dependency
-    dependent depth derived design dict diff difference digest digester discrepancy diverged divergence domain
-    domination donor duplicate effect eigenvalue element ensemble entropy entry equivalence equivalent error
+    boosted boosting bound bounded budget builder bytecode cache cached calibration callable caller candidate
+    canonical centrality chain class clock cluster collector common community companion comparison compensation
+    compile compiled compiler compute computed condition conflict conformal consistent constant constrained
+    container containment context contributing control converge convergence copier cost count counter covariance
+    criterion crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence
+    dependency dependent depth derived design dict diff difference digest digester discrepancy diverged divergence
+    domain domination donor duplicate effect eigenvalue element ensemble entropy entry equivalence equivalent error
     estimator evaluate evaluation evolution execution expert exponent expression fact factor factored factory
     feature figure finite fit fitted fitting flatten flattening flow folded formula formulas fraction frequency
     frequent gaussian generate generated generation global gnn goal group hierarchy histogram history hyperparameter
@@ -106,9 +105,9 @@ PLAIN = _words("""
     checked checker choice close closest closing commit comparable compare compatibility compatible compensate
     complete contain contained continue conversion copied copy covering create current dangerous deactivate default
     describe described detailed detect differing direct disabled dispatched display distinct drawing dropped each
-    edited editing effective empty end escape evenly example exist existing expected explain explicit
-    extend external failed failure fast feeding field filter final find finding first fix fixed for force foreign
-    form frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
+    edited editing effective empty end escape evenly example exist existing expected explain explicit extend
+    external failed failure fast feeding field filter final find finding first fix fixed for force foreign form
+    frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
     innermost inside installed instance into invalid is joining joint jump keep kg knowledge known large later
     leaked leave legacy like likely line list loaded longest lower main major make match max may me measured miss
     missed missing modified modulekg most move named new no non nonempty normalize not note nothing num of offer on
@@ -116,7 +115,7 @@ PLAIN = _words("""
     preserve preserved problem published put quoted raised read reason rebuild rebuilder rebuilt recover recovery
     reduced refuse rejection relocate remaining removable removal remove removed renumber reopened reordered repair
     repeated replace replaceable replicated report reset resizer resizing rewrite safe same save second separate
-    separated set setting share shared short shortened show side similar single sized skipped sliced slow small spaced
+    separated set setting share shared short shortened show side similar single skipped sliced slow small spaced
     stance start stop store suggest suggestion to too tracked trusted try uncalled uncaptured unchanged undecided
     underlying undo unique unknown unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked
     unused unwritable unzero up upcast update updated use used weak when whole with without word work working

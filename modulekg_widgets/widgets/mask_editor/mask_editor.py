@@ -41,7 +41,8 @@ from modulekg_widgets.engine.pruning.session import CUT, PruningSession
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import draft_payload, failed_report, mask_payload, report_payload
 from modulekg_widgets.engine.views.payload import number, text
-from modulekg_widgets.engine.views.pictures.masks import svg
+from modulekg_widgets.engine.views.pictures.masks import draw_masks
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.mask_editor.index_costs import KERNEL_TRAITS, add_data_importances
 from modulekg_widgets.widgets.mask_editor.measured_loss import EditorMeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
@@ -433,5 +434,5 @@ class MaskEditor(EditorMeasuredLoss):
             raise UnknownPathError(f"there is no module {printable(value)!r}: {closest_match_hint(value, modules)}")
         return known[text(value)]
 
-    def _static_picture(self) -> str:
-        return svg(self._draft, self._pruning.title)
+    def _static_picture(self) -> Picture:
+        return draw_masks(self._draft, self._pruning.title)
