@@ -2,7 +2,7 @@
 
 import { PageConfig } from "@jupyterlab/coreutils";
 import { KernelMessage } from "@jupyterlab/services";
-import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/tensor_histogram";
+import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/file_panel";
 import type { Kernels } from "./kernel_choice";
 
 const SOURCE = "modulekg_widgets.engine.views.file_payload";

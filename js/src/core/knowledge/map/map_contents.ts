@@ -1,7 +1,6 @@
 // The items of the map: groups, open ones with their members, and the links between them.
 
-import { hyperLine } from "../../shared/model/hyperparameters";
-import { counted, shortNumber } from "../../shared/base/format";
+import { hyperLine, counted, shortNumber } from "../../shared/base/format";
 import { preferences } from "../../shared/base/preferences";
 import type { Knowledge, Entity, EntityKind } from "../data/knowledge";
 import { type SearchHits, searchHits } from "../data/search";

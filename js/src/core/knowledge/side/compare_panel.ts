@@ -2,8 +2,7 @@
 
 import { oneLine } from "../../shared/base/canvas";
 import { button, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
-import { counted, exactNumber, shortNumber } from "../../shared/base/format";
-import { hyperLine } from "../../shared/model/hyperparameters";
+import { counted, exactNumber, shortNumber, hyperLine } from "../../shared/base/format";
 import { folded, section, table } from "../../panel/parts";
 import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";

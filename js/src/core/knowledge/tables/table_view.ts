@@ -1,8 +1,8 @@
 // Tables of an explorer, and their columns: the ranking of structures and models, communities, types and jobs.
 
 import { Disposers, el, listen, option } from "../../shared/ui/dom";
-import { exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
-import { split } from "../../shared/search/query";
+import { exactNumber, shortBytes, shortNumber, hyperLine } from "../../shared/base/format";
+import { split } from "../../shared/search/search";
 import type { CameraPose } from "../../shared/stage/viewport";
 import type { Knowledge, EntityKind } from "../data/knowledge";
 import { LEVELS, type Level } from "../data/payload";
@@ -10,7 +10,6 @@ import { emptyNote, measureLabel } from "../data/descriptions";
 import { type SearchHits, searchHits, noResultsNote } from "../data/search";
 import type { ExplorerStore, Sorting } from "../data/state";
 import { type Column, SortedTable, type Cell } from "./table";
-import { hyperLine } from "../../shared/model/hyperparameters";
 import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";
 import { day, percent } from "../side/side_panel";
