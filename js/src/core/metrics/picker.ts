@@ -1,4 +1,4 @@
-// Metric × module: the metric's select, and the modules that have it as a list that can be searched.
+// The picker of metrics and modules: a select, and a list that can be searched.
 
 import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";

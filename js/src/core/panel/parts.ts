@@ -1,4 +1,4 @@
-// The pieces that the side panel is built of.
+// The parts that side panels are built of.
 
 import { button, el, nameSpan } from "../shared/ui/dom";
 import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";

@@ -4,8 +4,7 @@ import type { LayoutGroup, LayoutResult, Size } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
 import type { GraphPicture } from "../../export/graph_picture";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
-import { rangeText, shortNumber } from "../../shared/base/format";
-import { hyperLine } from "../../shared/model/hyperparameters";
+import { rangeText, shortNumber, hyperLine } from "../../shared/base/format";
 import { type Fold, foldBadge, type Hierarchy, type Link } from "../../shared/model/hierarchy";
 import type { GraphStore } from "../../shared/model/graph_store";
 

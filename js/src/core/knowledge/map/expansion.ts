@@ -1,7 +1,7 @@
 // Opening and closing groups, and bringing what is selected into the picture.
 
 import type { Knowledge, Entity } from "../data/knowledge";
-import { buildPicture, choiceOf, groupId, idIn, itemLimit, openModel } from "./picture";
+import { buildPicture, mapOptions, groupId, idIn, itemLimit, openModel } from "./map_contents";
 import type { ExplorerStore, Groups } from "../data/state";
 import type { MapItem } from "../data/map_items";
 
@@ -27,7 +27,7 @@ export function openAlone(data: Knowledge, store: ExplorerStore, id: string): bo
 
 /** Opens groups if all of them fit into the picture. */
 function openAll(data: Knowledge, store: ExplorerStore, ids: readonly string[]): boolean {
-  const picture = buildPicture(data, { ...choiceOf(store), expanded: ids });
+  const picture = buildPicture(data, { ...mapOptions(store), expanded: ids });
   if (picture.isCut || picture.items.length > itemLimit()) return false;
   store.set("expanded", ids);
   return true;
@@ -64,13 +64,13 @@ export function revealSelected(data: Knowledge, store: ExplorerStore): void {
   const thing = data.find(key);
   const groups = thing && GROUPS_OF[thing.kind];
   if (groups) store.set("groups", groups);
-  if (!thing || itemOf(data, buildPicture(data, choiceOf(store)).items, key, store.get("item"))) return;
+  if (!thing || itemOf(data, buildPicture(data, mapOptions(store)).items, key, store.get("item"))) return;
   for (const path of pathsTo(data, thing, store.get("groups"), modelsAtHand(data, store))) {
     const needed = [...around(path), path];
     const open = store.get("expanded");
     const more = needed.filter(id => !open.includes(id));
     if (openAll(data, store, [...open, ...more]) || openAll(data, store, needed)) {
-      if (itemOf(data, buildPicture(data, choiceOf(store)).items, key, null)) return;
+      if (itemOf(data, buildPicture(data, mapOptions(store)).items, key, null)) return;
     }
   }
 }

@@ -1,4 +1,4 @@
-// The twin of the graph for the keyboard and for those who do not see: the same groups and members as rows.
+// The tree of the map, for the keyboard and for screen readers: the same groups and members as rows.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { series } from "../../../testing/metrics";
-import { ABOVE, BELOW, type HeatRow } from "./heat_cells";
+import { ABOVE, BELOW, type HeatRow } from "./heat_layout";
 import { heatScale } from "./heat_scale";
 import { LineData } from "../data/series";
 

@@ -1,7 +1,7 @@
-// From which value to which the colors of a heat map reach, and how that is said.
+// The color scale of a heat map: from which value to which it reaches, and how that is said.
 
 import { counted } from "../../shared/base/format";
-import { ABOVE, BELOW, type HeatRow, type HeatScale } from "./heat_cells";
+import { ABOVE, BELOW, type HeatRow, type HeatScale } from "./heat_layout";
 import { quantile } from "../data/metric_stats";
 import type { ColorRule } from "../base/state";
 

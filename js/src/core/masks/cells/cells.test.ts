@@ -1,8 +1,21 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../../shared/stage/color";
-import { type CellColors, LEVELS, NO_LEVEL, rampColor, readCellColors, ScoreScale } from "./score_scale";
-import { cellLayout, corner, indexAt, indicesBetween, moveCursor, pitchFor } from "./cell_layout";
-import { CellPainter, CELL_FLAGS } from "./cell_painter";
+import {
+  type CellColors,
+  COLOR_LEVELS,
+  UNSCORED,
+  rampColor,
+  readCellColors,
+  ScoreScale,
+  cellLayout,
+  corner,
+  indexAt,
+  indicesBetween,
+  moveCursor,
+  pitchFor,
+  CellPainter,
+  CELL_FLAGS
+} from "../cell_drawing";
 import { Scores } from "../draft/scores";
 
 describe("cellLayout", () => {
@@ -55,15 +68,15 @@ describe("cellLayout", () => {
 describe("CellPainter", () => {
   it("draws only the cells that look different", () => {
     const painter = new CellPainter(document.createElement("canvas"));
-    const ink = readCellColors(document.body);
+    const colors = readCellColors(document.body);
     const looks = new Uint16Array(2048);
     painter.reset(cellLayout(2048, 800));
-    expect([painter.paint(looks, ink), painter.paint(looks, ink)]).toEqual([2048, 0]);
+    expect([painter.paint(looks, colors), painter.paint(looks, colors)]).toEqual([2048, 0]);
     looks[7] |= CELL_FLAGS.goes;
     looks[2047] |= CELL_FLAGS.goes;
-    expect(painter.paint(looks, ink)).toBe(2);
+    expect(painter.paint(looks, colors)).toBe(2);
     painter.reset(cellLayout(2048, 400));
-    expect(painter.paint(looks, ink)).toBe(2048);
+    expect(painter.paint(looks, colors)).toBe(2048);
   });
 });
 
@@ -71,24 +84,27 @@ describe.each([
   ["light", "#ffffff", "#212121"],
   ["dark", "#212121", "#e2e2e2"],
   ["high contrast", "#000000", "#ffffff"]
-])("the ink in the %s theme", (_, surface, text) => {
+])("the colors in the %s theme", (_, surface, text) => {
   const element = document.createElement("div");
   element.style.setProperty("--mkg-surface", surface);
   element.style.setProperty("--mkg-text", text);
   document.body.append(element);
-  const ink: CellColors = readCellColors(element);
+  const colors: CellColors = readCellColors(element);
 
   it("is the more the more important an index is, beginning near the ground", () => {
-    const steps = ink.fills.map(fill => contrast(fill, surface));
-    expect(steps).toHaveLength(LEVELS);
+    const steps = colors.fills.map(fill => contrast(fill, surface));
+    expect(steps).toHaveLength(COLOR_LEVELS);
     steps.slice(1).forEach((step, at) => expect(step).toBeGreaterThan(steps[at] - 0.02)); // channels are whole numbers
-    for (let at = 8; at < LEVELS; at += 1) expect(steps[at]).toBeGreaterThan(steps[at - 8]);
-    expect([steps[0] < 2, steps[LEVELS - 1] > 10]).toEqual([true, true]);
-    expect([rampColor(0, ink.dark), rampColor(1, ink.dark)]).toEqual([ink.fills[0], ink.fills[LEVELS - 1]]);
+    for (let at = 8; at < COLOR_LEVELS; at += 1) expect(steps[at]).toBeGreaterThan(steps[at - 8]);
+    expect([steps[0] < 2, steps[COLOR_LEVELS - 1] > 10]).toEqual([true, true]);
+    expect([rampColor(0, colors.dark), rampColor(1, colors.dark)]).toEqual([
+      colors.fills[0],
+      colors.fills[COLOR_LEVELS - 1]
+    ]);
   });
 
   it("has nothing that cannot be found on the ground", () => {
-    const { frame, dots, unscored, kept, taken, stale, range } = ink;
+    const { frame, dots, unscored, kept, taken, stale, range } = colors;
     for (const color of [frame, ...dots, unscored, kept, taken, stale, range])
       expect(contrast(color, surface)).toBeGreaterThanOrEqual(3);
   });
@@ -118,15 +134,15 @@ describe("Shades", () => {
 
   it("span each axis, or all together", () => {
     const own = new ScoreScale(scores, [3, 3], [0, 1], "local");
-    expect([...own.of(0)]).toEqual([0, Math.round((LEVELS - 1) / 2), LEVELS - 1]);
-    expect([...own.of(1)]).toEqual([0, LEVELS - 1, NO_LEVEL]);
+    expect([...own.of(0)]).toEqual([0, Math.round((COLOR_LEVELS - 1) / 2), COLOR_LEVELS - 1]);
+    expect([...own.of(1)]).toEqual([0, COLOR_LEVELS - 1, UNSCORED]);
     const flat = new Scores(Float64Array.of(1, 1, 1, 0, 1, 2), [3, 3]);
     const common = new ScoreScale(flat, [3, 3], [0, 1], "global");
     expect([...common.of(0)]).toEqual(Array(3).fill(common.of(1)[1]));
-    expect([...common.of(1)]).toEqual([0, Math.round((LEVELS - 1) / 2), LEVELS - 1]);
+    expect([...common.of(1)]).toEqual([0, Math.round((COLOR_LEVELS - 1) / 2), COLOR_LEVELS - 1]);
   });
 
   it("leave cells without scores apart", () => {
-    expect([...new ScoreScale(null, [2], [0], "local").of(0)]).toEqual([NO_LEVEL, NO_LEVEL]);
+    expect([...new ScoreScale(null, [2], [0], "local").of(0)]).toEqual([UNSCORED, UNSCORED]);
   });
 });

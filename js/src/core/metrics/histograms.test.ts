@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Histogram } from "../data/series";
+import type { Histogram } from "./data/series";
 import {
   binAt,
   binEnds,
@@ -11,8 +11,8 @@ import {
   ridgeItems,
   sampleNote,
   valueAt
-} from "./histogram_painter";
-import type { ChartTheme } from "../base/chart_theme";
+} from "./histograms";
+import type { ChartTheme } from "./base/chart_theme";
 
 const item = (low: number, high: number, counts: number[], step = 0): Histogram => ({
   step,

@@ -1,7 +1,6 @@
 // The items of the map: groups, open ones with their members, and the links between them.
 
-import { hyperLine } from "../../shared/model/hyperparameters";
-import { counted, shortNumber } from "../../shared/base/format";
+import { hyperLine, counted, shortNumber } from "../../shared/base/format";
 import { preferences } from "../../shared/base/preferences";
 import type { Knowledge, Entity, EntityKind } from "../data/knowledge";
 import { type SearchHits, searchHits } from "../data/search";
@@ -17,35 +16,35 @@ const MAX_MEMBERS = 60; // of an open group
 const MANY = 36; // structures of a group; more of them stand together by type
 
 /** What a picture depends on. */
-export type Choice = Readonly<Pick<ExplorerState, "groups" | "expanded" | "query" | "selected">>;
+export type MapOptions = Readonly<Pick<ExplorerState, "groups" | "expanded" | "query" | "selected">>;
 
-export function choiceOf(store: ExplorerStore): Choice {
+export function mapOptions(store: ExplorerStore): MapOptions {
   const [groups, expanded] = [store.get("groups"), store.get("expanded")];
   return { groups, expanded, query: store.get("query"), selected: store.get("selected") };
 }
 
-type Draft = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
+type UnplacedItem = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
 
 export const itemLimit = (): number => Math.min(MAX_ITEMS, preferences().limits.hard);
 
-export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
-  const found = searchHits(data, choice.query);
+export function buildPicture(data: Knowledge, options: MapOptions): MapPicture {
+  const found = searchHits(data, options.query);
   const isSearched = found.isActive && !found.isEmpty;
-  const order = memberOrder(data, choice, found);
-  const open = new Set(choice.expanded);
+  const order = memberOrder(data, options, found);
+  const open = new Set(options.expanded);
   const items: MapItem[] = [];
   let isCut = false;
-  const place = (drafts: readonly Draft[], parent: number, depth: number) => {
-    for (const draft of drafts) {
-      const hit = isHit(data, draft, found);
-      items.push({ ...draft, parent, depth, isHit: isSearched && hit, isOpen: false });
+  const place = (unplaced: readonly UnplacedItem[], parent: number, depth: number) => {
+    for (const item of unplaced) {
+      const hit = isHit(data, item, found);
+      items.push({ ...item, parent, depth, isHit: isSearched && hit, isOpen: false });
     }
   };
-  place(groups(data, choice.groups), -1, 0);
+  place(groups(data, options.groups), -1, 0);
   for (let at = 0; at < items.length; at += 1) {
     const item = items[at];
     if (!item.isGroup || !open.has(item.id)) continue;
-    const inside = members(data, item, choice.groups, order);
+    const inside = members(data, item, options.groups, order);
     if (items.length + inside.length > itemLimit()) {
       isCut = true;
       continue;
@@ -57,7 +56,7 @@ export function buildPicture(data: Knowledge, choice: Choice): MapPicture {
 }
 
 /** Models that were found themselves are no hit by what they share with others. */
-function isHit(data: Knowledge, { id, thing, members }: Draft, found: SearchHits): boolean {
+function isHit(data: Knowledge, { id, thing, members }: UnplacedItem, found: SearchHits): boolean {
   const models = modelsFor(data, id, thing);
   if (models?.some(model => found.models.has(model))) return true;
   return !(models && found.byModels) && members.some(entity => found.modules.has(entity));
@@ -74,12 +73,12 @@ interface Order {
 }
 
 /** What was found comes first, then what is selected, so that neither is left out. */
-function memberOrder(data: Knowledge, choice: Choice, found: SearchHits): Order {
-  const selected = data.find(choice.selected);
+function memberOrder(data: Knowledge, options: MapOptions, found: SearchHits): Order {
+  const selected = data.find(options.selected);
   const first = (kind: EntityKind, hits: ReadonlySet<number>) => (index: number) =>
     (selected?.kind === kind && selected.index === index ? 2 : 0) + (hits.has(index) ? 1 : 0);
   const [structure, model] = [first("module", found.modules), first("model", found.models)];
-  const open = new Set(choice.expanded.map(openModel));
+  const open = new Set(options.expanded.map(openModel));
   return {
     structures: every => [...every].sort((a, b) => structure(b) - structure(a) || data.uses[b] - data.uses[a] || a - b),
     isFirst: index => model(index) > 0 || open.has(index)
@@ -161,7 +160,7 @@ function othersOf(data: Knowledge, id: string): readonly number[] | undefined {
 }
 
 /** What is there before anything is opened. */
-function groups(data: Knowledge, choice: Groups): Draft[] {
+function groups(data: Knowledge, choice: Groups): UnplacedItem[] {
   const { communities, small, families, others } = startOf(data, choice);
   const every = (kind: EntityKind, found: readonly number[]) =>
     found.map(index => group(data, { kind, index, level: 0 }, ""));
@@ -173,10 +172,10 @@ function groups(data: Knowledge, choice: Groups): Draft[] {
   ];
 }
 
-function together(id: string, title: string, detail: string, drafts: readonly Draft[]): Draft[] {
-  if (drafts.length === 0) return [];
-  const members = [...new Set(drafts.flatMap(draft => draft.members))];
-  return [{ id, kind: "more", thing: null, title, detail, count: drafts.length, members, isGroup: true }];
+function together(id: string, title: string, detail: string, unplaced: readonly UnplacedItem[]): UnplacedItem[] {
+  if (unplaced.length === 0) return [];
+  const members = [...new Set(unplaced.flatMap(item => item.members))];
+  return [{ id, kind: "more", thing: null, title, detail, count: unplaced.length, members, isGroup: true }];
 }
 
 /** The id of the group that has the models of a family, or of the circle of a community. */
@@ -191,10 +190,10 @@ export function groupId(data: Knowledge, thing: Entity, choice: Groups): string 
   return models.length === 1 ? idIn("", around) : idIn(idIn("", around), thing);
 }
 
-function shortened(drafts: Draft[], most: number, prefix: string, noun: string): Draft[] {
-  if (drafts.length <= most) return drafts;
-  const left = drafts.slice(most - 1);
-  const members = left.flatMap(draft => draft.members);
+function shortened(unplaced: UnplacedItem[], most: number, prefix: string, noun: string): UnplacedItem[] {
+  if (unplaced.length <= most) return unplaced;
+  const left = unplaced.slice(most - 1);
+  const members = left.flatMap(item => item.members);
   const title = `${left.length} more`;
   const rest = {
     id: `${prefix}+`,
@@ -206,7 +205,7 @@ function shortened(drafts: Draft[], most: number, prefix: string, noun: string):
     members,
     isGroup: false
   };
-  return [...drafts.slice(0, most - 1), rest as Draft];
+  return [...unplaced.slice(0, most - 1), rest as UnplacedItem];
 }
 
 const LETTER: Readonly<Record<EntityKind, string>> = {
@@ -224,7 +223,7 @@ export function idIn(parent: string, { kind, index, level }: Entity): string {
   return parent ? `${parent}/${own}` : own;
 }
 
-function group(data: Knowledge, thing: Entity, parent: string, members = data.members(thing)): Draft {
+function group(data: Knowledge, thing: Entity, parent: string, members = data.members(thing)): UnplacedItem {
   const { kind, index } = thing;
   const models = kind === "family" || kind === "superfamily" ? data.modelsFor(thing) : undefined;
   const structures = kind === "model" ? data.payload.models.structures[index] : members.length;
@@ -237,7 +236,7 @@ function group(data: Knowledge, thing: Entity, parent: string, members = data.me
   return { id: idIn(parent, thing), kind, thing, title, detail, count, members, isGroup };
 }
 
-function structure(data: Knowledge, entity: number, parent: string): Draft {
+function structure(data: Knowledge, entity: number, parent: string): UnplacedItem {
   const thing: Entity = { kind: "module", index: entity, level: 0 };
   const inside = data.children(entity).length;
   const detail = inside > 0 ? `${shortNumber(data.params[entity] ?? 0)} parameters` : hyperLine(data.hyper(entity));
@@ -254,11 +253,11 @@ function structure(data: Knowledge, entity: number, parent: string): Draft {
   };
 }
 
-function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): Draft[] {
+function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): UnplacedItem[] {
   const { id, thing, members: found } = item;
   const models = (every: readonly number[]) =>
     firsts(every, order.isFirst).map(index => group(data, { kind: "model", index, level: 0 }, id));
-  const most = (drafts: Draft[], noun: string) => shortened(drafts, MAX_MEMBERS, `${id}/`, noun);
+  const most = (unplaced: UnplacedItem[], noun: string) => shortened(unplaced, MAX_MEMBERS, `${id}/`, noun);
   if (id === SMALL) {
     const { small } = startOf(data, choice);
     return most(
@@ -270,8 +269,8 @@ function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): 
   if (thing.kind === "superfamily") return most(familiesIn(data, thing.index, id, order), "families");
   if (thing.kind === "family") return most(models(data.modelsIn(thing.index)), "models");
   const sorted = order.structures(found);
-  const drafts = found.length > MANY && thing.kind !== "type" ? byType(data, sorted, id) : each(data, sorted, id);
-  return most(drafts, thing.kind === "type" ? "structures" : "types");
+  const unplaced = found.length > MANY && thing.kind !== "type" ? byType(data, sorted, id) : each(data, sorted, id);
+  return most(unplaced, thing.kind === "type" ? "structures" : "types");
 }
 
 /** Where some will be left out, others than those that come first. */
@@ -279,7 +278,7 @@ const firsts = <T>(every: readonly T[], isFirst: (one: T) => boolean): readonly 
   every.length > MAX_MEMBERS ? bySize(every, one => Number(isFirst(one))) : every;
 
 /** A family of one model is that model. */
-function familiesIn(data: Knowledge, superfamily: number, parent: string, order: Order): Draft[] {
+function familiesIn(data: Knowledge, superfamily: number, parent: string, order: Order): UnplacedItem[] {
   const hasFirst = (family: number) => data.modelsIn(family).some(order.isFirst);
   return firsts(data.familiesIn(superfamily), hasFirst).map(family => {
     const models = data.modelsIn(family);
@@ -288,12 +287,12 @@ function familiesIn(data: Knowledge, superfamily: number, parent: string, order:
   });
 }
 
-function each(data: Knowledge, entities: readonly number[], parent: string): Draft[] {
+function each(data: Knowledge, entities: readonly number[], parent: string): UnplacedItem[] {
   return entities.map(entity => structure(data, entity, parent));
 }
 
 /** Structures of one type stand together; one that is alone stands for itself. */
-function byType(data: Knowledge, entities: readonly number[], parent: string): Draft[] {
+function byType(data: Knowledge, entities: readonly number[], parent: string): UnplacedItem[] {
   const level = data.payload.types[0]?.level ?? 0;
   const of = data.types(level)?.of;
   const found = new Map<number, number[]>();

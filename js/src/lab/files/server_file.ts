@@ -1,10 +1,12 @@
-// A file of the server in parts: what is asked for by HTTP ranges, and never the whole.
+// A model file of the server: its bytes by HTTP ranges, never the whole, and histograms of its tensors by a kernel.
 
-import { PathExt } from "@jupyterlab/coreutils";
-import { type Contents, ServerConnection } from "@jupyterlab/services";
+import { PathExt, PageConfig } from "@jupyterlab/coreutils";
+import { type Contents, ServerConnection, KernelMessage } from "@jupyterlab/services";
 import { isPlainName } from "../../core/files/bytes/bounds";
 import type { FileSource } from "../../core/files/bytes/records";
 import { FileProblem } from "../../core/shared/payload/file_problem";
+import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/file_panel";
+import type { Kernels } from "./kernel_choice";
 
 const HEAD = 64 * 2 ** 10; // bytes that the first request asks for: most headers are not longer
 const NOTHING = new Uint8Array(0);
@@ -124,4 +126,48 @@ const unreadable = (why: string) => new FileProblem("unreadable", why);
 function problemOf(status: number): string {
   if (status === PART) return "the server sent another part of it";
   return status === WHOLE ? "the server sends no parts of files" : `the server answers ${status}`;
+}
+
+// The histogram of one tensor, which a kernel is asked for: one fixed line of Python, with two texts as data.
+
+const SOURCE = "modulekg_widgets.engine.views.file_payload";
+const MAX_ANSWER_LENGTH = 100_000; // characters
+const NO_KERNEL = "This needs a running kernel of Python with modulekg_widgets: open a notebook, and try again.";
+const NOT_THERE = "The kernel has no modulekg_widgets that reads model files: install it there, and try again.";
+
+/** `path`: from the folder that the server serves. */
+export async function askHistogram(kernels: Kernels, path: string, name: string): Promise<TensorHistogram> {
+  const root = PageConfig.getOption("serverRoot");
+  const found = await kernels(async kernel => {
+    const future = kernel.requestExecute({
+      code: lineFor(root === "" ? path : `${root}/${path}`, name),
+      silent: true,
+      store_history: false,
+      stop_on_error: false
+    });
+    let printed = "";
+    future.onIOPub = message => {
+      if (!KernelMessage.isStreamMsg(message) || message.content.name !== "stdout") return;
+      if (printed.length < MAX_ANSWER_LENGTH) printed += message.content.text;
+    };
+    const { content } = await future.done;
+    if (content.status === "ok") return readHistogram(printed);
+    throw new HistogramProblem(reasonOf(content));
+  });
+  if (found === null) throw new HistogramProblem(NO_KERNEL);
+  return found;
+}
+
+/** The texts are ASCII in JSON in JSON: nothing in them can end the text that they stand in. */
+export function lineFor(path: string, name: string): string {
+  const given = JSON.stringify([path, name]).replace(/[^ -~]/g, unit => {
+    return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+  const line = `__import__("${SOURCE}", fromlist=["histogram_line"]).histogram_line`;
+  return `print(${line}(*__import__("json").loads(${JSON.stringify(given)})))`;
+}
+
+function reasonOf(content: KernelMessage.IReplyErrorContent | KernelMessage.IReplyAbortContent): string {
+  if (content.status !== "error") return "The kernel did not come to it: try again.";
+  return /^(?:ModuleNotFound|Import)Error$/.test(content.ename) ? NOT_THERE : content.evalue;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge } from "../../../testing/knowledge";
-import { compare, innermost, outermost } from "./comparison";
-import { Knowledge } from "./knowledge";
+import { compare, innermost, outermost } from "./compare_panel";
+import { Knowledge } from "../data/knowledge";
 
 const data = new Knowledge(goldenKnowledge());
 const place = (name: string) => data.payload.models.name.indexOf(name);
