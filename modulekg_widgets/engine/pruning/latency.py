@@ -117,7 +117,7 @@ def _size_key(operator: OperatorNode) -> Hashable:
     return str(operator.overload), _hashable(operator.args), _hashable(operator.kwargs)
 
 
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: object) -> Hashable:
     if isinstance(value, DataNode):
         return tuple(value.shape), str(value.dtype)
     if isinstance(value, list | tuple):
@@ -193,7 +193,7 @@ class Stopwatch:
             return time_cut_copy(self.graph.model, self._base_edits, self.graph.call, run)
         return timed_on_copy(self.graph.model, self.walked, self.graph.call, run)
 
-    def _measured_once(self, key: tuple[Hashable, ...], measure: Any) -> Any:
+    def _measured_once(self, key: tuple[Hashable, ...], measure: Callable[[], T]) -> T:
         known = _measurements.setdefault(self.graph, {})
         key = (*self._place, *key)
         if key not in known:

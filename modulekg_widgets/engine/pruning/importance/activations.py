@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from modulekg_widgets.engine.pruning.importance.members import reading_dims
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.private import OpOverload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import model_tensors_by_name
 
@@ -93,7 +95,7 @@ class Activation(Criterion):
 
     def __init__(
         self,
-        batches: Iterable[Any] | None = None,
+        batches: Iterable[object] | None = None,
         statistic: str = "std",
         *,
         weighted: bool = True,
@@ -244,7 +246,9 @@ class _ActivationMode(OperatorMode):
         self._starts = sorted(ranges)
         self._ranges = ranges
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         out = func(*args, **(kwargs or {}))
         given = list(tensors_in([*args, *(kwargs or {}).values()]))
         names = [self._names(tensor) for tensor in given]

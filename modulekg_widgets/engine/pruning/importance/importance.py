@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 
@@ -16,9 +16,9 @@ from modulekg_widgets.engine.pruning.importance.index_sums import rows_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Entry = TypeVar("Entry", bound=Callable[..., Any])
+Entry = TypeVar("Entry", bound=Callable[..., object])
 # a subclass of Criterion that can be made without arguments, or a function of a group
-criteria: Registry[Callable[..., Any]] = Registry("importance")
+criteria: Registry[Callable[..., object]] = Registry("importance")
 
 
 def importance(*names: str) -> Callable[[Entry], Entry]:
@@ -63,7 +63,7 @@ class Criterion(ABC):
     """A measure of the importance of indices; subclass it, or register a function with `mk.importance`."""
 
     @abstractmethod
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, object]:
         """The importance of the indices of some axes.
 
         Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +63,7 @@ class Taylor(Criterion):
     """
 
     def __init__(
-        self, batches: Iterable[Any] | None = None, loss: Loss | None = None, *, training: bool | None = None
+        self, batches: Iterable[object] | None = None, loss: Loss | None = None, *, training: bool | None = None
     ) -> None:
         check_batches(batches)
         if (batches is None) != (loss is None):
@@ -149,7 +148,7 @@ class Hessian(Criterion):
 
     def __init__(
         self,
-        batches: Iterable[Any] | None = None,
+        batches: Iterable[object] | None = None,
         loss: Loss | None = None,
         *,
         samples: int = 16,

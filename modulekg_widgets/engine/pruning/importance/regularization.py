@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.errors import CutError, pluralize, printable
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
 
@@ -58,7 +58,7 @@ class GroupLasso:
     >>> (model(torch.randn(1, 4)).sum() + penalty()).backward()
     """
 
-    def __init__(self, graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> None:
+    def __init__(self, graph: Axes | Dataflow, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> None:
         every = graph if isinstance(graph, Axes) else getattr(graph, "axes", None)
         if not isinstance(every, Axes):
             raise CutError(f"a group lasso is over the axes of a traced graph, got {printable(type(graph).__name__)}")
@@ -124,7 +124,7 @@ class GroupLasso:
         return f"<GroupLasso: {pluralize(len(self.axes), 'axis', 'axes')}, weight {self.weight:g}>"
 
 
-def group_lasso(graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:
+def group_lasso(graph: Axes | Dataflow, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:
     """The penalty of `GroupLasso` once; in a loop keep the object, which is faster.
 
     Parameters

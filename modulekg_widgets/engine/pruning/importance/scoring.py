@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from modulekg_widgets.engine.pruning.importance.members import weights_along
 Floats = NDArray[np.float64]
 
 
-def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
+def score(axes: Axes, terms: Sequence[Term], importance: object) -> dict[Term, Vector]:
     """The importance of the indices of each atom: (atom.size,), finite; larger is more important.
 
     `importance` is a registered name, a `Criterion`, or a function from a `Group` to one number per index.
@@ -61,15 +60,15 @@ def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Ve
 class _FunctionCriterion(Criterion):
     """A user's function, called axis by axis."""
 
-    def __init__(self, function: Callable[[Group], Any], name: str) -> None:
+    def __init__(self, function: Callable[[Group], object], name: str) -> None:
         self._function = function
         self._name = name
 
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, Any]:
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, object]:
         weights = weights_with_data(axes, f"importance {self._name}")
         return {term: self._score_group(Group(axes.of(term), axes, weights)) for term in terms}
 
-    def _score_group(self, group: Group) -> Any:
+    def _score_group(self, group: Group) -> object:
         try:
             return self._function(group)
         except Exception as error:
@@ -77,7 +76,7 @@ class _FunctionCriterion(Criterion):
             raise CutError(f"importance {self._name} stopped {where}: {_message(error)}") from error
 
 
-def criterion_of(importance: Any) -> Criterion:
+def criterion_of(importance: object) -> Criterion:
     """The criterion for a name, class or function; raises `CutError` for anything else."""
     entry = criteria[importance] if isinstance(importance, str) else importance
     if isinstance(entry, Criterion):
@@ -100,12 +99,12 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {printable(str(error), 300)}"
 
 
-def _name_of(importance: Any) -> str:
+def _name_of(importance: object) -> str:
     name = importance if isinstance(importance, str) else getattr(importance, "__name__", type(importance).__name__)
     return repr(printable(str(name)))
 
 
-def _checked(values: Any, axis: Axis, name: str) -> Vector:
+def _checked(values: object, axis: Axis, name: str) -> Vector:
     """The scores of an axis as float64 (size,); raises `CutError` for anything else."""
     where = f"importance {name} gave for axis {printable(axis.name)!r}"
     if isinstance(values, torch.Tensor):

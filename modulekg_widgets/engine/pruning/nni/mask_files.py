@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,7 +27,8 @@ from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Tensor = torch.Tensor
 MaskDict = dict[str, dict[str, Tensor | None]]
-MaskSource = Mapping[str, Mapping[str, Tensor | None]] | str | os.PathLike[str] | None
+MasksByModule = Mapping[str, Mapping[str, Tensor | None]]
+MaskSource = MasksByModule | str | os.PathLike[str] | None
 INPUT, OUTPUT = "_input_", "_output_"  # with a number: what a module takes and gives
 PRUNE = "prune"  # in the place of a path: the masks that the model carries
 BYTES_PER_WEIGHT, BYTES_OVERHEAD = 16, 1 << 26  # no file of masks is larger
@@ -208,7 +208,7 @@ def check_dim(conv_prune_dim: int | None) -> None:
 # --------------------------------------------------------------- where from
 
 
-def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Tensor | None]]:
+def _source_masks(axes: Axes, masks: MaskSource) -> MasksByModule:
     if masks is None or (isinstance(masks, str) and masks == PRUNE):
         carried = prune_masks_of(axes)
         if not carried:
@@ -222,13 +222,15 @@ def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Te
     return _by_module(axes, masks)
 
 
-def _by_module(axes: Axes, masks: Any) -> Any:
+def _by_module(axes: Axes, masks: MasksByModule) -> MasksByModule:
     """Masks by full parameter names in NNI's layout; others unchanged."""
-    is_flat = isinstance(masks, Mapping) and all(isinstance(each, Tensor) for each in masks.values())
-    if not is_flat or not all(name in axes.graph.state for name in masks):
+    flat = (
+        {name: mask for name, mask in masks.items() if isinstance(mask, Tensor)} if isinstance(masks, Mapping) else {}
+    )
+    if not flat or len(flat) < len(masks) or not all(name in axes.graph.state for name in flat):
         return masks
     found: MaskDict = {}
-    for name, mask in masks.items():
+    for name, mask in flat.items():
         path, target = split_name(axes.graph, name)
         found.setdefault(path, {})[target] = mask
     return found
@@ -304,7 +306,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
 # ------------------------------------------------------------------ checks
 
 
-def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
+def _entries(given: object) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
     """The masks by layer and target, without those that are None."""
     if not isinstance(given, Mapping):
         raise CutError(f"{LAYOUT_HINT}; got a {printable(type(given).__name__)}")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 
@@ -38,8 +37,8 @@ log = logging.getLogger("modulekg_widgets")
 def speedup(
     model: nn.Module,
     masks: MaskSource = None,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
     conv_prune_dim: int | None = 0,
     optimizer: Optimizers | None = None,

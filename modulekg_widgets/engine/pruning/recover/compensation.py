@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit
 from modulekg_widgets.engine.pruning.recover.recalibration import RecalibrationMode
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox, run_as_cut
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     LayerCall,
     LayerCallMode,
@@ -31,6 +31,7 @@ from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     parameters_of_model,
     sample_rows,
 )
+from modulekg_widgets.engine.torch_runtime.pytree import Call
 
 # -------------------- Least-squares fit of a layer's removed inputs by its remaining ones, and the shift of its bias
 
@@ -150,6 +151,7 @@ MEANS, LEAST_SQUARES, WITH_BIAS, UNCHANGED = "means", "least squares", "least sq
 METHOD_SETS = ((MEANS, LEAST_SQUARES, WITH_BIAS), (LEAST_SQUARES, WITH_BIAS), (MEANS,))  # ways that are tried together
 MODEL_OUTPUT = "the model's output"
 MIN_IMPROVEMENT = 1e-3  # the share of an error by which it has to fall
+AxisNames = Mapping[tuple[str, int], str]  # by parameter and dimension
 Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and those held out
 
 
@@ -179,7 +181,7 @@ class _Fitting:
     """Fits the layers in forward order, each after all earlier ones are cut and compensated."""
 
     def __init__(
-        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: Mapping[Any, str]
+        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: AxisNames
     ) -> None:
         self._stage, self._reference, self._batches, self._axes = stage, reference, batches, axes
         self._fit_on, self._held_out = parts
@@ -199,7 +201,7 @@ class _Fitting:
 
     def _row(
         self, layer: ReadingLayer, way: str = UNCHANGED, before: float = 0.0, after: float = 0.0, note: str = ""
-    ) -> Any:
+    ) -> CompensationRow:
         axis = self._axes.get((layer.name, layer.reads), "")
         return CompensationRow(layer.name, axis, way, before, after, after < before * (1 - MIN_IMPROVEMENT), note)
 
@@ -228,7 +230,7 @@ class _Fitting:
         call: Call,
         trials: Sequence[_LayerTrial],
         take: Callable[[_LayerTrial, LayerCall, LayerValues], None],
-        around: Any = None,
+        around: AbstractContextManager[object] | None = None,
     ) -> None:
         """Run the uncut and the cut model up to these layers."""
         by_name = {trial.reader.name: trial for trial in trials}
@@ -415,7 +417,7 @@ class _LayerTrial:
 
 
 def compensate_layers(
-    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
+    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: AxisNames
 ) -> Compensation:
     """The compensation rows of all layers that read a cut axis, and the corrections to keep.
 

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import check_samples
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.residuals.module_removal import paths_after
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
@@ -77,7 +76,7 @@ def select_positions(value: torch.Tensor, positions: Positions) -> torch.Tensor:
     return value
 
 
-def first_float(value: Any) -> torch.Tensor | None:
+def first_float(value: object) -> torch.Tensor | None:
     """The first floating-point tensor in a module's output."""
     return next((tensor for _, tensor in tensors(value) if tensor.is_floating_point()), None)
 
@@ -198,13 +197,13 @@ class Distillation:
         temperature: float = 2.0,
         features: bool | str | Iterable[str] = True,
         weight: float = 1.0,
-        outputs: str | Callable[[Any, Any], Tensor] = "auto",
+        outputs: str | Callable[..., Tensor] = "auto",
     ) -> None:
         _check_arguments(teacher, receipt, temperature, weight, outputs)
         self.temperature = float(temperature)
         self.weight = float(weight)
         self.outputs = outputs
-        self._requested_features = _paths_wanted(features)
+        self._requested_features = _requested_paths(features)
         if receipt is not None:
             check_teacher(teacher, receipt, compares_features=self._requested_features is not False)
         self._edits = None if receipt is None else receipt.edits
@@ -219,14 +218,14 @@ class Distillation:
 
     # ------------------------------------------------------------------ loss
 
-    def __call__(self, student: nn.Module, batch: Any) -> Tensor:
+    def __call__(self, student: nn.Module, batch: object) -> Tensor:
         """The loss of one batch, with gradients for the student.
 
         Parameters
         ----------
         student : nn.Module
             The cut model.
-        batch : Any
+        batch : object
             What forward takes: a tensor, a tuple of arguments or a dict of keywords, or a pair of that and a target,
             which is left aside.
 
@@ -265,7 +264,7 @@ class Distillation:
         for own, its in zip(self._teacher.buffers(), self._source.buffers(), strict=True):
             own.copy_(its)
 
-    def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
+    def _comparison(self, expected: object) -> Callable[[object], Tensor]:
         """The comparison of the student's output with the teacher's; raises `CutError` if there is none."""
         theirs = _compared_tensors(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
@@ -335,7 +334,7 @@ class Distillation:
 
     # -------------------------------------------------------------- features
 
-    def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[Positions]]:
+    def _features(self, args: Args, kwargs: Kwargs) -> dict[str, list[Positions]]:
         """The compared modules, each with the remaining positions of its output for each call."""
         if self._edits is None or self._requested_features is False:
             return {}
@@ -404,7 +403,7 @@ def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Ten
     return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
 
 
-def _as_scalar(value: Any) -> Tensor:
+def _as_scalar(value: object) -> Tensor:
     """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         found = (
@@ -414,7 +413,7 @@ def _as_scalar(value: Any) -> Tensor:
     return value.reshape(())
 
 
-def float_outputs(graph: DataflowGraph, path: str) -> list[Any]:
+def float_outputs(graph: DataflowGraph, path: str) -> list[DataNode]:
     """The first floating-point output of each call of a module."""
     firsts = (
         next((node for node in call.outputs if node.dtype.is_floating_point), None)
@@ -455,7 +454,7 @@ def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
 # ------------------------------------------------------------------- choices
 
 
-def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: Any) -> None:
+def _check_arguments(teacher: object, receipt: object, temperature: object, weight: object, outputs: object) -> None:
     if not isinstance(teacher, nn.Module):
         raise CutError(f"the teacher is a {printable(type(teacher).__name__)}: pass the uncut nn.Module")
     if receipt is not None and not isinstance(receipt, Receipt):
@@ -468,15 +467,15 @@ def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, 
         raise CutError(f"outputs={printable(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
 
 
-def _paths_wanted(features: Any) -> bool | list[str]:
+def _requested_paths(features: object) -> bool | list[str]:
     """The `features` argument, as a list if it names modules."""
     if isinstance(features, bool):
         return features
     every = [features] if isinstance(features, str) or not isinstance(features, Iterable) else list(features)
-    wrong = next((each for each in every if not isinstance(each, str)), None)
-    if wrong is not None or features is None:
+    paths = [each for each in every if isinstance(each, str)]
+    if len(paths) < len(every):
         raise CutError(f"features={printable(repr(features))}: give paths of modules, True for some or False for none")
-    return every
+    return paths
 
 
 def _repeated_modules(graph: DataflowGraph) -> list[str]:
@@ -501,7 +500,7 @@ def _evenly_spaced(every: list[str], most: int) -> list[str]:
     return [every[round(at * step)] for at in range(most)]
 
 
-def _compared_tensors(output: Any) -> list[Tensor]:
+def _compared_tensors(output: object) -> list[Tensor]:
     """The compared tensors of an output: the logits, else all floating-point ones."""
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
@@ -509,7 +508,7 @@ def _compared_tensors(output: Any) -> list[Tensor]:
     return [tensor for _, tensor in tensors(output) if tensor.is_floating_point()]
 
 
-def _are_logits(output: Any) -> bool:
+def _are_logits(output: object) -> bool:
     return isinstance(output, Tensor) or isinstance(getattr(output, "logits", None), Tensor)
 
 
@@ -530,7 +529,7 @@ def _sharing_copy(teacher: nn.Module) -> nn.Module:
     return shared.eval()
 
 
-def _run_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
+def _run_model(model: nn.Module, args: Args, kwargs: Kwargs, role: str) -> object:
     try:
         return model(*args, **kwargs)
     except Exception as error:
@@ -549,7 +548,7 @@ def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str
     found: dict[str, list[Tensor]] = {}
     thread = threading.get_ident()
 
-    def take(module: nn.Module, _: Any, output: Any) -> None:
+    def take(module: nn.Module, _: Args, output: object) -> None:
         path = names.get(id(module))
         if path is not None and threading.get_ident() == thread:
             value = first_float(output)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -13,9 +12,10 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import plain_name
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import NewValue
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox, run_each
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox, run_each
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import OpOverload, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs
 
 Tensor = torch.Tensor
 BATCH_COUNTER = "num_batches_tracked"  # where torch's batch normalisations count, beside their statistics
@@ -53,7 +53,9 @@ class RecalibrationMode(OperatorMode):
             int, tuple[Tensor, str]
         ] = {}  # instance normalisations repeat theirs for each sample
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if traits_of(func).normalizes == CHANNELS:
             call = Arguments(func, args, kwargs)
@@ -66,11 +68,11 @@ class RecalibrationMode(OperatorMode):
             self._repeated_tensors[id(out)] = out, self._stage.names[id(args[0])]
         return out
 
-    def _name(self, tensor: Any) -> str:
+    def _name(self, tensor: object) -> str:
         known = self._stage.names.get(id(tensor), "")
         return known or self._repeated_tensors.get(id(tensor), (None, ""))[1]
 
-    def _normalised(self, func: Any, call: Arguments, names: tuple[str, str]) -> Any:
+    def _normalised(self, func: OpOverload, call: Arguments, names: tuple[str, str]) -> object:
         x, given = call["input"], call["running_mean"]
         weight = x.numel() // max(x.shape[1], 1)
         if weight < 2:
@@ -103,7 +105,7 @@ class RecalibrationMode(OperatorMode):
         """Clear the tensors that are known by identity, after each forward pass."""
         self._repeated_tensors.clear()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.clear()
         super().__exit__(*error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,7 +15,12 @@ from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizi
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.recover.compensation import CompensationRow, LayerCorrection, compensate_layers
+from modulekg_widgets.engine.pruning.recover.compensation import (
+    AxisNames,
+    CompensationRow,
+    LayerCorrection,
+    compensate_layers,
+)
 from modulekg_widgets.engine.pruning.recover.recalibration import recalibrated_statistics
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, TracedCall, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import parameters_of_model
@@ -31,10 +35,10 @@ def cut_and_recover(
     edits: Edits,
     optimizer: Optimizers | None,
     traced: TracedCall,
-    axes: Mapping[Any, str],
-    recalibrate: Any = None,
+    axes: AxisNames,
+    recalibrate: object = None,
     compensate: bool = False,
-    copies: Any = (),
+    copies: object = (),
     undo: bool = True,
 ) -> Receipt:
     """Cut a model, all or nothing; batches run before anything changes.
@@ -73,7 +77,7 @@ def cut_and_recover(
     return receipt
 
 
-def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
+def recalibrate(model: nn.Module, traced: TracedCall, batches: object) -> Receipt:
     """Recalibrate the running statistics of a model, all or nothing.
 
     Raises `CutError` for batches that do not fit.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,10 +14,11 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, LINEAR, MATRIX_PRODUCT, VECTOR_PRODUCT, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.private import OpOverload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER, named_registered_tensors
 
 # -------------------- Layer calls as they run: the weight, the dimension it reads along, the input and the output
@@ -64,7 +65,9 @@ class LayerCallMode(OperatorMode):
         self._names = {t.data_ptr(): name for name, t in tensors.items() if t.numel() and t.layout is torch.strided}
         self.uses: dict[str, set[str]] = {}  # by the name of a parameter
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         known = [name for tensor in tensors_in([*args, *kwargs.values()]) if (name := self._name(tensor))]
@@ -84,7 +87,7 @@ class LayerCallMode(OperatorMode):
     def _name(self, tensor: Tensor) -> str | None:
         return self._names.get(tensor.data_ptr()) if tensor.layout is torch.strided and tensor.numel() else None
 
-    def _call(self, func: Any, args: Any, kwargs: Any, operands: Operands, out: Any) -> LayerCall | None:
+    def _call(self, func: OpOverload, args: Args, kwargs: Kwargs, operands: Operands, out: object) -> LayerCall | None:
         weight = operands.weight
         name = self._name(weight)
         if name is None or not isinstance(out, Tensor):
@@ -111,7 +114,7 @@ def _same_dimension(view: Tensor, at: int, own: Tensor) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _operands(func: Any, args: Any, kwargs: Any) -> Operands | None:
+def _operands(func: OpOverload, args: Args, kwargs: Kwargs) -> Operands | None:
     kind = traits_of(func).layer
     if kind not in (CONVOLUTION, LINEAR, MATRIX_PRODUCT, VECTOR_PRODUCT):
         return None
@@ -192,7 +195,9 @@ class UncutReference:
         self.full = full
         self._stage, self._batches = stage, batches
         self._by_name = {name: edit for edit in edits.tensors for name in edit.names}
-        self._last: tuple[Any, int, Tensor] | None = None  # with the input, so that its memory is not taken again
+        self._last: tuple[tuple[object, ...], int, Tensor] | None = (
+            None  # with the input, so that its memory is not taken again
+        )
         self.readers: dict[str, ReadingLayer] = {}
         watch = LayerCallMode({name: stage.tensors[name] for name in self.full}, self._add_call)
         with watch:
@@ -266,7 +271,7 @@ def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
     return {each.name: each.tensor.detach() for each in held if each.kind == PARAMETER}
 
 
-def comparable_outputs(output: Any) -> list[Tensor]:
+def comparable_outputs(output: object) -> list[Tensor]:
     """A sample of the entries of each floating-point output."""
     found = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
     return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in found]
