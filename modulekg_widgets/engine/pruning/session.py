@@ -55,13 +55,13 @@ class OriginalSizes:
     def by_path(self, model: nn.Module) -> dict[str, int]:
         """The counts by present module path; those of removed modules count where they were."""
         paths = {id(module): path for path, module in model.named_modules()}
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, count in self._counts.items():
             while number not in paths and number in self._parents:
                 number = self._parents[number]
             if count and number in paths:
-                found[paths[number]] = found.get(paths[number], 0) + count
-        return found
+                counts[paths[number]] = counts.get(paths[number], 0) + count
+        return counts
 
 
 # ----------------------------------------
@@ -284,13 +284,13 @@ class PruningSession:
 
     def _sensitivity_now(self) -> SensitivityResult:
         """The sensitivity, computed at once."""
-        found = self.sensitivity_result
-        if found is None:
+        result = self.sensitivity_result
+        if result is None:
             with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
                 for done, bar.total in self.compute_sensitivity():
                     bar.update(done - bar.n)
-            found = self._sensitivity_results[self._sensitivity_key()]
-        return found
+            result = self._sensitivity_results[self._sensitivity_key()]
+        return result
 
     # ---------------------------------------------------------- importance
 
@@ -340,10 +340,10 @@ class PruningSession:
 
 def _packed_increases(table: pd.DataFrame, draft: Draft) -> bytes:
     """The increases of a table for all axes of a draft in order: float64, NaN where there is none."""
-    found = [np.full(axis.size, np.nan) for axis in draft.axes]
+    increases = [np.full(axis.size, np.nan) for axis in draft.axes]
     for name, part in table.groupby("axis", sort=False)["increase"]:
         with suppress(UnknownAxisError):  # of a pass that is not all of the draft's
             number = draft.axis_number(str(name))
-            if len(part) == len(found[number]) and draft.axes[number].frozen is None:
-                found[number] = part.to_numpy(dtype=np.float64)
-    return b"".join(part.astype("<f8").tobytes() for part in found)
+            if len(part) == len(increases[number]) and draft.axes[number].frozen is None:
+                increases[number] = part.to_numpy(dtype=np.float64)
+    return b"".join(part.astype("<f8").tobytes() for part in increases)

@@ -45,9 +45,9 @@ class UserData:
 
     def __post_init__(self) -> None:
         for name in ("loss", "evaluate"):
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise CutError(f"{name}= is a function: a {printable(type(given).__name__)} was passed")
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise CutError(f"{name}= is a function: a {printable(type(function).__name__)} was passed")
         if self.batches is None:
             if self.loss is not None:
                 raise CutError("loss= is computed on batches: pass batches= too, a list or a DataLoader")

@@ -35,9 +35,9 @@ def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: o
     own = getattr(criterion, "block_scores", None)
     known = next((scores for kind, scores in _SCORERS.items() if isinstance(criterion, kind)), None)
     if callable(own):
-        found = own(graph, blocks)
+        values = own(graph, blocks)
     elif known is not None:
-        found = known(criterion, graph, blocks)
+        values = known(criterion, graph, blocks)
     else:
         raise CutError(
             f"importance {printable(repr(importance))} says nothing of whole blocks: pass "
@@ -46,7 +46,7 @@ def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: o
         )
     scores = {}
     for block in blocks:
-        value = found.get(block.path) if isinstance(found, Mapping) else None
+        value = values.get(block.path) if isinstance(values, Mapping) else None
         if not isinstance(value, float | int | np.number) or not math.isfinite(float(value)):
             raise CutError(
                 f"importance {printable(repr(importance))} gave no finite number for the block "
@@ -61,12 +61,12 @@ def _mean_over_weights(of: Callable[[Tensor], Tensor]) -> BlockScorer:
 
     def scores(criterion: Criterion, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
         live = parameters_with_data(graph, "importance")
-        found = {}
+        means = {}
         for block in blocks:
             own = [live[node].detach() for node in block_parameters(graph, block)]
             total = sum(float(of(weight.abs().double()).sum()) for weight in own)
-            found[block.path] = total / max(sum(weight.numel() for weight in own), 1)
-        return found
+            means[block.path] = total / max(sum(weight.numel() for weight in own), 1)
+        return means
 
     return scores
 
@@ -83,8 +83,8 @@ def _first_order(criterion: Criterion, graph: Dataflow, blocks: Sequence[Residua
     live = parameters_with_data(graph, "importance 'taylor'")
     sums = dict.fromkeys(live, 0.0)
 
-    def take(found: ParameterPairs) -> None:
-        for node, (weight, gradient) in found.items():
+    def take(pairs: ParameterPairs) -> None:
+        for node, (weight, gradient) in pairs.items():
             sums[node] += float((weight.double() * gradient.double()).abs().sum())
 
     if criterion.batches is None or criterion.loss is None:

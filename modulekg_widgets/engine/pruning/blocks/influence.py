@@ -181,9 +181,9 @@ class _ValueRecorder:
         self._record(path, number, False, [*tensors(args), *tensors(kwargs)])
         self._record(path, number, True, tensors(output))
 
-    def _record(self, path: str, number: int, is_output: bool, found: Iterable[tuple[str, Tensor]]) -> None:
+    def _record(self, path: str, number: int, is_output: bool, named: Iterable[tuple[str, Tensor]]) -> None:
         wanted = [each for each in self._wanted.get((path, number), ()) if each.is_output == is_output]
-        every = [tensor for _, tensor in found] if wanted else []
+        every = [tensor for _, tensor in named] if wanted else []
         for location in wanted:
             if location.at < len(every) and location not in self.values:
                 self.values[location] = every[location.at].detach().clone()

@@ -125,10 +125,10 @@ MAX_ENTRIES = 2_000  # of one weight
 Samples = dict[str, torch.Tensor]  # by the first name of a tensor
 
 
-def sample_weights(found: Iterable[TensorTarget]) -> Samples:
+def sample_weights(targets: Iterable[TensorTarget]) -> Samples:
     """Sampled entries of weights of two or more dimensions; norms and biases of models are too alike."""
-    weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
-    return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
+    weights = (target for target in targets if target.tensor.dim() >= 2 and target.tensor.is_floating_point())
+    return {target.edit.names[0]: sample_entries(target.tensor) for target in weights if not target.tensor.is_meta}
 
 
 def sample_entries(tensor: torch.Tensor) -> torch.Tensor:

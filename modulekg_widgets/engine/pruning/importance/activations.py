@@ -118,11 +118,11 @@ class Activation(Criterion):
         calibration = Calibration(axes.graph, self.batches, self.training)
         calibration.run(lambda stage: _recording_activations(readings, stage))
         readings.add_to_index_sums()
-        found = means_or_magnitudes(index_sums)
+        scores = means_or_magnitudes(index_sums)
         if self.weighted:
             for atom, lengths in input_weight_norms(axes, index_sums.counted_atoms, weights).items():
-                found[atom] = found[atom] * lengths
-        return found
+                scores[atom] = scores[atom] * lengths
+        return scores
 
 
 def input_weight_norms(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
@@ -185,12 +185,12 @@ class ActivationSums:
                 places.append((level, node, at, layout.atoms))
                 for atom in layout.atoms:
                     best[atom] = min(level, best.get(atom, level))
-        found: dict[DataNode, dict[int, set[Term]]] = {}
+        chosen: dict[DataNode, dict[int, set[Term]]] = {}
         for level, node, at, every in places:
             own = {atom for atom in every if best[atom] == level}
             if own:
-                found.setdefault(node, {}).setdefault(at, set()).update(own)
-        return found
+                chosen.setdefault(node, {}).setdefault(at, set()).update(own)
+        return chosen
 
     # -------------------------------------------------------------- reading
 
@@ -250,8 +250,8 @@ class _ActivationMode(OperatorMode):
         self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         out = func(*args, **(kwargs or {}))
-        given = list(tensors_in([*args, *(kwargs or {}).values()]))
-        names = [self._names(tensor) for tensor in given]
+        inputs = list(tensors_in([*args, *(kwargs or {}).values()]))
+        names = [self._names(tensor) for tensor in inputs]
         known = frozenset().union(*(each for each in names if each))
         if not known:
             return out
@@ -267,7 +267,7 @@ class _ActivationMode(OperatorMode):
         self._call_counts[key] += 1
         if number < len(calls):
             into, result = calls[number]
-            self._record(into, given[names.index(None)])
+            self._record(into, inputs[names.index(None)])
             if result is not None and results:
                 self._record(result, results[0])
         return out

@@ -35,7 +35,7 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
 
     Raises `CutError` when one is gone or has another shape than at the trace.
     """
-    found: dict[DataNode, Tensor] = {}
+    live: dict[DataNode, Tensor] = {}
     for node in dict.fromkeys(graph.state.values()):
         if not node.is_parameter and node not in more:
             continue
@@ -47,8 +47,8 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
                 f"the {node.kind} {printable(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
                 "trace the model again as it is now"
             )
-        found[node] = tensor
-    return found
+        live[node] = tensor
+    return live
 
 
 def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
@@ -58,14 +58,14 @@ def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
 
 def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
     """The live parameters, and `more`; raises `CutError` on the meta device."""
-    found = live_parameters(graph, more)
-    for node, tensor in found.items():
+    live = live_parameters(graph, more)
+    for node, tensor in live.items():
         if tensor.is_meta:
             raise CutError(
                 f"{reader} reads the weights, and {printable(node.label)!r} is on the meta device: give the model data "
                 "first, as by to_empty and load_state_dict; importance='random' needs none"
             )
-    return found
+    return live
 
 
 def check_batches(batches: object) -> None:
@@ -143,8 +143,8 @@ class Calibration:
 
         def use(batch: object) -> None:
             leaves, value = self._leaves_and_loss(batch, loss)
-            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-            take(_parameter_pairs(leaves, found))
+            gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+            take(_parameter_pairs(leaves, gradients))
 
         return self._run_batches(use)
 
@@ -179,7 +179,7 @@ class Calibration:
         is_double = any(copy.dtype in (torch.float64, torch.complex128) for copy in smooth)
         factors = torch.ones(gates.size, dtype=torch.float64 if is_double else torch.float32, device=device)
         factors.requires_grad_()
-        found = {}
+        scaled = {}
         try:
             for node, copy in copies.items():
                 if copy.is_inference():
@@ -190,12 +190,12 @@ class Calibration:
                 factor = gates.factor(node, factors).to(copy.device, copy.dtype)
                 with torch.enable_grad():
                     if self.stage.shadow is None or type(copy) not in (Tensor, nn.Parameter):
-                        found[node] = copy * factor
+                        scaled[node] = copy * factor
                     else:  # in place, so that all that leads to it finds it, as what a recurrent layer holds beside
-                        found[node] = copy.mul_(factor)
-            yield {**copies, **found}, factors
+                        scaled[node] = copy.mul_(factor)
+            yield {**copies, **scaled}, factors
         finally:
-            for copy in found.values():
+            for copy in scaled.values():
                 copy.detach_()
 
     def _product(self, first: Tensor, factors: Tensor, along: Tensor) -> Tensor:
@@ -203,13 +203,13 @@ class Calibration:
         if not first.requires_grad:
             return torch.zeros_like(first)
         try:
-            (found,) = torch.autograd.grad((first * along).sum(), [factors], allow_unused=True, retain_graph=True)
+            (product,) = torch.autograd.grad((first * along).sum(), [factors], allow_unused=True, retain_graph=True)
         except RuntimeError as error:
             raise CutError(
                 f"importance 'hessian' needs second derivatives, and {self._name} has none: "
                 f"{printable(str(error), 200)}; take importance=Taylor(batches, loss)"
             ) from error
-        return torch.zeros_like(first) if found is None else found
+        return torch.zeros_like(first) if product is None else product
 
     # -------------------------------------------------------------- inside
 
@@ -250,8 +250,8 @@ class Calibration:
     def _usable_buffers(self, live: Mapping[DataNode, Tensor]) -> dict[DataNode, Tensor]:
         """Copies of other buffers that were made in inference mode, which take no gradients."""
         others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
-        found = live_parameters(self.graph, others)
-        return {node: self.stage.of(found[node]).clone() for node in others if found[node].is_inference()}
+        buffers = live_parameters(self.graph, others)
+        return {node: self.stage.of(buffers[node]).clone() for node in others if buffers[node].is_inference()}
 
     def _loss_with(self, batch: object, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
         """The loss of a batch with other tensors in place of the parameters."""
@@ -261,13 +261,13 @@ class Calibration:
         with torch.enable_grad():
             run = torch.func.functional_call
             output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
-            given = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
+            targets = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
             try:
-                value = loss(output, *given)
+                value = loss(output, *targets)
             except Exception as error:
                 raise CutError(
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
-                    f"{printable(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
+                    f"{printable(str(error), 300)}; it is called as loss(output{', target' if targets else ''})"
                 ) from error
         return checked_loss(value, self._batch_label)
 
@@ -304,10 +304,10 @@ def _is_smooth(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _parameter_pairs(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -> ParameterPairs:
+def _parameter_pairs(leaves: Mapping[DataNode, Tensor], gradients: Iterable[Tensor | None]) -> ParameterPairs:
     return {
         node: (leaf.detach(), value.detach())
-        for (node, leaf), value in zip(leaves.items(), found, strict=True)
+        for (node, leaf), value in zip(leaves.items(), gradients, strict=True)
         if value is not None
     }
 
@@ -327,14 +327,14 @@ def finite_loss(value: Any, which: str) -> float:
     if isinstance(value, Tensor) and value.numel() != 1:
         raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
     try:
-        found = float(value.detach() if isinstance(value, Tensor) else value)
+        number = float(value.detach() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CutError(f"the loss gave a {printable(type(value).__name__)}: return one number, as its mean") from error
-    if not math.isfinite(found):
+    if not math.isfinite(number):
         raise CutError(
-            f"the loss of {which} is {found}: look for NaN or infinity in its inputs, its target and the weights"
+            f"the loss of {which} is {number}: look for NaN or infinity in its inputs, its target and the weights"
         )
-    return found
+    return number
 
 
 # ------------------------------------------------------------------ batches
@@ -350,9 +350,9 @@ def inputs_and_target(batch: object, graph: Dataflow, loss: Loss) -> tuple[Call,
     if wanted < 2:
         return model_inputs(batch, graph.call), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
+        what = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
         raise CutError(
-            f"the loss takes an output and a target, so batches are pairs (inputs, target), got {found}; "
+            f"the loss takes an output and a target, so batches are pairs (inputs, target), got {what}; "
             "several inputs go as ((first, second), target)"
         )
     return _as_traced_call(batch[0], graph.call), batch[1]

@@ -62,12 +62,12 @@ class ExpertUsage(Criterion):
         if usage:
             calibration = Calibration(axes.graph, self.batches, self.training)
             calibration.run(lambda stage: _recording_usage(axes, callees, elements, usage, stage))
-        found: Scores = {}
+        scores: Scores = {}
         for axis, sums in usage.items():
             for atom in set(terms).intersection(atoms(axis)):
-                found[atom] = sums[positions(axis, atom, axes.rank)].sum(axis=1)
-        rest = [term for term in terms if term not in found]
-        return {**found, **(L2().scores(axes, rest) if rest else {})}
+                scores[atom] = sums[positions(axis, atom, axes.rank)].sum(axis=1)
+        rest = [term for term in terms if term not in scores]
+        return {**scores, **(L2().scores(axes, rest) if rest else {})}
 
 
 ExpertCall = tuple[
@@ -78,14 +78,14 @@ ExpertCall = tuple[
 def _expert_calls(axes: Axes, terms: Sequence[Term]) -> list[ExpertCall]:
     """The innermost modules that are called with a choice from the requested axes."""
     chosen, asked = axes.inference.chosen, set(terms)
-    found: dict[Term, ExpertCall] = {}
+    calls: dict[Term, ExpertCall] = {}
     for node in axes.graph.modules.values():  # those inside come after those around them
         for call in node.calls[:1]:
-            for at, given in enumerate(call.inputs):
-                axis = chosen.axis_of(given)
-                if axis is not None and given.dim() == 2 and not asked.isdisjoint(atoms(axis)):
-                    found[axis] = (node, at, axis)
-    return list(found.values())
+            for at, value in enumerate(call.inputs):
+                axis = chosen.axis_of(value)
+                if axis is not None and value.dim() == 2 and not asked.isdisjoint(atoms(axis)):
+                    calls[axis] = (node, at, axis)
+    return list(calls.values())
 
 
 ListedExpert = tuple[ModuleNode, int, Term]  # a module, its place in its list, and the axis that this goes with
@@ -132,8 +132,8 @@ def _recording_usage(
 
 def _add_output_norms(module: nn.Module, args: Args, kwargs: Kwargs, at: int, sums: Vector) -> None:
     """Call the experts with one choice in each row, and add the norm of each output row to its expert."""
-    given = [tensor for _, tensor in tensors((args, kwargs or {}))]
-    choice = given[at]
+    inputs = [tensor for _, tensor in tensors((args, kwargs or {}))]
+    choice = inputs[at]
     rows, count = choice.shape
 
     def alone(tensor: torch.Tensor) -> torch.Tensor:

@@ -82,8 +82,8 @@ class Taylor(Criterion):
             index_sums.add_all(_first_order, _with_gradients(weights), index_sums.add)
             return index_sums.sums()
 
-        def take(found: ParameterPairs) -> None:
-            index_sums.add_all(_first_order, found, index_sums.add)
+        def take(pairs: ParameterPairs) -> None:
+            index_sums.add_all(_first_order, pairs, index_sums.add)
 
         count = Calibration(axes.graph, self.batches, self.training, more=axes.weight_buffers).gradients(
             self.loss, take
@@ -92,17 +92,17 @@ class Taylor(Criterion):
 
 
 def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode, tuple[Tensor, Tensor]]:
-    found = {}
+    pairs = {}
     for node, (weight,) in weights.items():
         gradient = weight.grad
         if gradient is not None:
-            found[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
-    if not found:
+            pairs[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
+    if not pairs:
         raise CutError(
             "importance 'taylor' reads the parameters' .grad, and none has any: call loss.backward() first, or pass "
             "importance=Taylor(batches, loss), which runs its own passes"
         )
-    return found
+    return pairs
 
 
 @importance("hessian")
@@ -172,15 +172,15 @@ class Hessian(Criterion):
             )
         weights_of(axes, "hessian")
         gates = Gates(axes, terms)
-        found = np.zeros(gates.size)
+        sums = np.zeros(gates.size)
 
         def take(first: Tensor, second: Tensor) -> None:
-            found[:] += (0.5 * second - first).cpu().double().numpy()
+            sums[:] += (0.5 * second - first).cpu().double().numpy()
 
         count = Calibration(axes.graph, self.batches, self.training, self.seed, axes.weight_buffers).gate_derivatives(
             gates, self.loss, self.samples, take
         )
-        return gates.by_atom(np.abs(found) / count)
+        return gates.by_atom(np.abs(sums) / count)
 
 
 def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:

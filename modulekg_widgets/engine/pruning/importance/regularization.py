@@ -92,9 +92,9 @@ class GroupLasso:
     def norms(self) -> dict[str, Tensor]:
         """The norm ‖w‖₂ of each index by axis: (size,), without gradients."""
         with torch.no_grad():
-            found = self._norms()
+            norms = self._norms()
         starts = self._index_sums.starts
-        return {axis.name: found[starts[axis.term] : starts[axis.term] + axis.size] for axis in self.axes}
+        return {axis.name: norms[starts[axis.term] : starts[axis.term] + axis.size] for axis in self.axes}
 
     def _norms(self) -> Tensor:
         live = parameters_with_data(self.graph, "a group lasso")
@@ -160,10 +160,10 @@ def _squares(weight: Tensor) -> Tensor:
 
 def _selected_axes(every: Axes, wanted: Iterable[Axis | str]) -> list[Axis]:
     """The selected axes, each once; raises `CutError` for a frozen one."""
-    found: dict[Axis, None] = {}
+    selected: dict[Axis, None] = {}
     for entry in [wanted] if isinstance(wanted, str | Axis) else wanted:
         for axis in (every.of(entry.term) if isinstance(entry, Axis) else every[entry]).axes:
             if axis.frozen is not None:
                 raise CutError(f"axis {printable(axis.name)!r} cannot be cut, so no penalty helps: {axis.frozen}")
-            found[axis] = None
-    return list(found)
+            selected[axis] = None
+    return list(selected)

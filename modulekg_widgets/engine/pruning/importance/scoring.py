@@ -33,17 +33,17 @@ def score(axes: Axes, terms: Sequence[Term], importance: object) -> dict[Term, V
     criterion = criterion_of(importance)
     name = _name_of(importance)
     try:
-        found = criterion.scores(axes, every)
+        scores = criterion.scores(axes, every)
     except ModuleKGError:
         raise
     except Exception as error:  # whatever a user's class raises
         raise CutError(f"importance {name} stopped: {_message(error)}") from error
-    if not isinstance(found, Mapping):
-        raise CutError(f"importance {name} gave a {printable(type(found).__name__)}: return a dict by atom")
-    missing = next((term for term in every if term not in found), None)
+    if not isinstance(scores, Mapping):
+        raise CutError(f"importance {name} gave a {printable(type(scores).__name__)}: return a dict by atom")
+    missing = next((term for term in every if term not in scores), None)
     if missing is not None:
         raise CutError(f"importance {name} gave nothing for axis {printable(axes.of(missing).name)!r}")
-    return {term: _checked(found[term], axes.of(term), name) for term in every}
+    return {term: _checked(scores[term], axes.of(term), name) for term in every}
 
 
 def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
@@ -111,15 +111,15 @@ def _checked(values: object, axis: Axis, name: str) -> Vector:
         values = values.detach().cpu()
         values = values.numpy() if values.dtype is not torch.bfloat16 else values.float().numpy()
     try:
-        found = np.array(values, dtype=np.float64)
+        scores = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
         raise CutError(f"{where} {printable(repr(values))}: return {axis.size} numbers") from None
-    if found.shape != (axis.size,):
-        raise CutError(f"{where} the shape {list(found.shape)}: return [{axis.size}], one number per index")
-    if not np.isfinite(found).all():
-        bad = int(np.flatnonzero(~np.isfinite(found))[0])
+    if scores.shape != (axis.size,):
+        raise CutError(f"{where} the shape {list(scores.shape)}: return [{axis.size}], one number per index")
+    if not np.isfinite(scores).all():
+        bad = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise CutError(
-            f"{where} {found[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
+            f"{where} {scores[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
             f"{', '.join(printable(member.name) for member in axis.members[:3])}"
         )
-    return found
+    return scores

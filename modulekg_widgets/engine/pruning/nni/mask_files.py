@@ -56,12 +56,12 @@ class TensorMask:
     @property
     def slices(self) -> dict[int, list[int]]:
         """The fully masked positions by dimension."""
-        found = {}
+        positions = {}
         for at in range(self.keep.dim()):
             gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
             if bool(gone.any()):
-                found[at] = gone.nonzero().flatten().tolist()
-        return found
+                positions[at] = gone.nonzero().flatten().tolist()
+        return positions
 
     @property
     def zeros(self) -> int:
@@ -98,18 +98,18 @@ class MaskReading:
         return self._channels("into")
 
     def _channels(self, side: Side) -> dict[str, list[int]]:
-        found = {}
+        channels = {}
         for layer, sides in self.sides.items():
             keep = self.keep.get(layer.weight)
             gone = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
             if gone:
-                found[layer.name] = gone
-        return found
+                channels[layer.name] = gone
+        return channels
 
     @property
     def fine_grained(self) -> dict[str, int]:
         """The number of masked entries of each tensor outside of fully masked slices; no cut removes these."""
-        found = {}
+        counts = {}
         for mask in self.masks:
             rest = ~mask.keep
             own = [sides for layer, sides in self.sides.items() if layer.weight is mask.node]
@@ -119,8 +119,8 @@ class MaskReading:
             for at, positions in () if own else mask.slices.items():
                 rest.index_fill_(at, torch.tensor(positions, device="cpu"), False)
             if bool(rest.any()):
-                found[mask.name] = int(rest.sum())
-        return found
+                counts[mask.name] = int(rest.sum())
+        return counts
 
     def __str__(self) -> str:
         lines = [f"masks of {len(self.masks)} tensors"]
@@ -171,29 +171,29 @@ def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_
     """
     axes = axes_of_graph(axes)
     check_dim(conv_prune_dim)
-    given = _source_masks(axes, masks)
+    source = _source_masks(axes, masks)
     layers = Layers(axes.inference)
     side: Side = "into" if conv_prune_dim == 1 else "out"
-    found = []
-    for path, targets in _entries(given):
+    checked = []
+    for path, targets in _entries(source):
         if path not in axes.graph.modules:
             hint = closest_match_hint(path[:200], axes.graph.modules)
             raise UnknownPathError(f"the masks name the layer {printable(path)!r}, which the model has not: {hint}")
         for target, mask in targets:
             node = _masked_tensor(axes, path, target, mask)
             name = f"{path}.{target}" if path else target
-            found.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
-    return MaskReading(axes, found, {path: dict(targets) for path, targets in given.items()}, layers)
+            checked.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
+    return MaskReading(axes, checked, {path: dict(targets) for path, targets in source.items()}, layers)
 
 
 def axes_of_graph(axes: Axes | DataflowGraph) -> Axes:
     """The axes of a graph, or the axes themselves."""
-    found = axes.axes if isinstance(axes, DataflowGraph) else axes
-    if not isinstance(found, Axes):
+    every = axes.axes if isinstance(axes, DataflowGraph) else axes
+    if not isinstance(every, Axes):
         raise CutError(
             f"masks are read against the graph of mk.trace(model, args), got a {printable(type(axes).__name__)}"
         )
-    return found
+    return every
 
 
 def check_dim(conv_prune_dim: int | None) -> None:
@@ -229,16 +229,16 @@ def _by_module(axes: Axes, masks: MasksByModule) -> MasksByModule:
     )
     if not flat or len(flat) < len(masks) or not all(name in axes.graph.state for name in flat):
         return masks
-    found: MaskDict = {}
+    by_module: MaskDict = {}
     for name, mask in flat.items():
         path, target = split_name(axes.graph, name)
-        found.setdefault(path, {})[target] = mask
-    return found
+        by_module.setdefault(path, {})[target] = mask
+    return by_module
 
 
 def prune_masks_of(axes: Axes) -> MaskDict:
     """The masks that `torch.nn.utils.prune` keeps in buffers beside `weight_orig`, in NNI's layout."""
-    found: MaskDict = {}
+    masks: MaskDict = {}
     seen: set[int] = set()
     for path, node in axes.graph.modules.items():
         state = module_state(node.module)
@@ -248,8 +248,8 @@ def prune_masks_of(axes: Axes) -> MaskDict:
         for name, mask in state[BUFFERS].items():
             target = name.removesuffix("_mask")
             if name.endswith("_mask") and f"{target}_orig" in state[PARAMETERS]:
-                found.setdefault(path, {})[target] = mask
-    return found
+                masks.setdefault(path, {})[target] = mask
+    return masks
 
 
 def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> MaskDict:
@@ -292,7 +292,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
                 size = max(size, sum(entry.file_size for entry in packed.infolist()))
         if size > most:
             raise CutError(f"{name!r} unpacks to {size} bytes, and masks of this model have {most} at most")
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        content = torch.load(file, map_location="cpu", weights_only=True)
     except CutError:
         raise
     except Exception as error:  # a broken or hostile file may raise anything
@@ -300,19 +300,19 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
             f"{name!r} cannot be loaded as masks ({type(error).__name__}): it may hold a dict of tensors and nothing "
             "else, as torch.save(masks, path) writes it"
         ) from error
-    return found
+    return content
 
 
 # ------------------------------------------------------------------ checks
 
 
-def _entries(given: object) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
+def _entries(source: object) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
     """The masks by layer and target, without those that are None."""
-    if not isinstance(given, Mapping):
-        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(given).__name__)}")
-    if not given:
+    if not isinstance(source, Mapping):
+        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(source).__name__)}")
+    if not source:
         raise CutError(f"the masks name no layer: {LAYOUT_HINT}")
-    for path, targets in given.items():
+    for path, targets in source.items():
         if not isinstance(path, str):
             raise CutError(f"{LAYOUT_HINT}; a layer is named by text, got a {printable(type(path).__name__)}")
         if not isinstance(targets, Mapping):

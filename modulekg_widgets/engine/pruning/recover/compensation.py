@@ -113,15 +113,15 @@ class LayerCorrection:
 
     def values(self, full: Mapping[str, Tensor]) -> dict[str, NewValue]:
         """The compensated weight and bias of a model with these tensors."""
-        found = {}
+        values = {}
         if self.added is not None:
             name = self.edit.names[0]
-            found[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
+            values[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
         if self.bias is not None and self.shift is not None:
             name = self.bias.names[0]
             cut = self.bias.slice(full[name])
-            found[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
-        return found
+            values[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
+        return values
 
 
 def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
@@ -134,9 +134,9 @@ def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> T
 
 def bias_shift(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
     """The output shift that a constant input adds, without padded positions."""
-    given = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
+    products = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
     at = makes - (makes > reads)
-    return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
+    return products.movedim(at, 0).reshape(products.shape[at], -1).sum(1)
 
 
 def _with_full_input(edit: TensorEdit, reads: int, full: Tensor) -> Tensor:
@@ -284,14 +284,14 @@ class _Fitting:
 
     def _rows_with(self, ways: Sequence[str]) -> list[CompensationRow]:
         """The rows if only these methods are allowed."""
-        found = []
+        rows = []
         for row in self.rows:
             trial = self._trials.get(row.layer)
             if trial is None or not ways:
-                found.append(row._replace(kept=False))
+                rows.append(row._replace(kept=False))
             else:
-                found.append(self._row(trial.reader, *trial.best(ways)))
-        return found
+                rows.append(self._row(trial.reader, *trial.best(ways)))
+        return rows
 
     def corrections(self) -> list[LayerCorrection]:
         """The corrections that are kept."""
@@ -408,12 +408,12 @@ class _LayerTrial:
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> LayerCorrection:
         """The correction of a method."""
-        reader, found = self.reader, self._fits[way]
+        reader, fit = self.reader, self._fits[way]
         bias = None
-        if reader.bias is not None and found.shift is not None:
+        if reader.bias is not None and fit.shift is not None:
             kept = reader.edit.kept.get(reader.makes)
             bias = TensorEdit((reader.bias,), tuple(full[reader.bias].shape), {} if kept is None else {0: kept})
-        return LayerCorrection(reader.edit, reader.reads, found.added, bias, found.shift)
+        return LayerCorrection(reader.edit, reader.reads, fit.added, bias, fit.shift)
 
 
 def compensate_layers(

@@ -251,8 +251,8 @@ class Distillation:
             expected = _run_model(self._teacher, args, kwargs, "teacher")
         compare = self._comparison(expected)  # before the student runs, which may count what is no batch
         with _record_outputs(student, [self._moved[path] for path in self._positions]) as of_student:
-            found = _run_model(student, args, kwargs, "student")
-        loss = compare(found)
+            output = _run_model(student, args, kwargs, "student")
+        loss = compare(output)
         parts = [part for path in self._positions for part in self._feature_losses(path, of_student, of_teacher)]
         loss = loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
         if not bool(torch.isfinite(loss)):
@@ -271,7 +271,7 @@ class Distillation:
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
         if callable(self.outputs):
             compare_all = self.outputs
-            return lambda found: _as_scalar(compare_all(found, expected))
+            return lambda output: _as_scalar(compare_all(output, expected))
         have_classes = all(_has_classes(tensor) for tensor in theirs)
         if self.outputs == "kl" and not have_classes:
             raise CutError(
@@ -280,26 +280,28 @@ class Distillation:
             )
         way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) and have_classes else "mse"
         compare = self._divergence if way == "kl" else relative_error
-        return lambda found: _mean_comparison(compare, _compared_tensors(found), theirs)
+        return lambda output: _mean_comparison(compare, _compared_tensors(output), theirs)
 
-    def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
+    def _divergence(self, output: Tensor, expected: Tensor) -> Tensor:
         """The KL divergence over classes, averaged over all else; probabilities are compared as logits."""
-        found, expected = found.float(), expected.float()
-        self._are_scores = self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(found)
+        output, expected = output.float(), expected.float()
+        self._are_scores = (
+            self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(output)
+        )
         if not self._are_scores:
             self._form = "logits"
-            return self._choice_divergence(found, expected, _probability_dim(expected.exp()))
+            return self._choice_divergence(output, expected, _probability_dim(expected.exp()))
         dim = _probability_dim(expected)
         self._form = "probabilities" if dim is None else "probabilities of one choice"
         if dim is not None:
-            return self._choice_divergence(_safe_log(found), _safe_log(expected), dim)
-        ours, theirs = (torch.logit(each, LOGIT_EPSILON) / self.temperature for each in (found, expected))
+            return self._choice_divergence(_safe_log(output), _safe_log(expected), dim)
+        ours, theirs = (torch.logit(each, LOGIT_EPSILON) / self.temperature for each in (output, expected))
         yes, no = (torch.sigmoid(sign * theirs) * _log_ratio(sign * theirs, sign * ours) for sign in (1, -1))
         return (yes + no).mean() * self.temperature**2
 
-    def _choice_divergence(self, found: Tensor, expected: Tensor, dim: int | None) -> Tensor:
-        dim = _class_dim(found) if dim is None else dim
-        ours = F.log_softmax(found / self.temperature, dim)
+    def _choice_divergence(self, output: Tensor, expected: Tensor, dim: int | None) -> Tensor:
+        dim = _class_dim(output) if dim is None else dim
+        ours = F.log_softmax(output / self.temperature, dim)
         theirs = F.log_softmax(expected / self.temperature, dim)
         return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
 
@@ -319,18 +321,19 @@ class Distillation:
             )
         pairs = zip(ours, theirs, kept, strict=True)
         return [
-            self._call_loss(path, found, select_positions(expected, positions)) for found, expected, positions in pairs
+            self._call_loss(path, output, select_positions(expected, positions))
+            for output, expected, positions in pairs
         ]
 
-    def _call_loss(self, path: str, found: Tensor, expected: Tensor) -> Tensor:
-        if found.shape != expected.shape:
+    def _call_loss(self, path: str, output: Tensor, expected: Tensor) -> Tensor:
+        if output.shape != expected.shape:
             raise CutError(
-                f"{printable(path)!r} gives the shape {list(found.shape)} in the student and {list(expected.shape)} "
+                f"{printable(path)!r} gives the shape {list(output.shape)} in the student and {list(expected.shape)} "
                 "at the "
                 "kept indices of the teacher: is the student the model that the receipt is of, and not cut again "
                 "since? features=False leaves them out"
             )
-        return relative_error(found, expected)
+        return relative_error(output, expected)
 
     # -------------------------------------------------------------- features
 
@@ -344,26 +347,26 @@ class Distillation:
             raise CutError(f"the batch does not go through the teacher: {printable(str(error), 300)}") from error
         axes = graph.free_axes(inputs=True, outputs=True)  # what `outputs=` of the cut model's trace had left free, too
         keeps = keep_masks_of(axes, self._edits)
-        found = {}
+        positions = {}
         for path in (path for path in self._paths(graph) if path in self._moved):
             nodes = float_outputs(graph, path)
             if not nodes:
                 raise CutError(f"{printable(path)!r} gives no floating-point tensor: leave it out of features=")
-            found[path] = [positions_of(axes, keeps, node) for node in nodes]
-        return found
+            positions[path] = [positions_of(axes, keeps, node) for node in nodes]
+        return positions
 
     def _paths(self, graph: DataflowGraph) -> list[str]:
         if isinstance(self._requested_features, bool):
             have_one = [path for path in _repeated_modules(graph) if path in self._moved and float_outputs(graph, path)]
             return _evenly_spaced(have_one, MAX_FEATURES)
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         known = [path for path in graph.modules if path]
         for entry in self._requested_features:
             matching = [path for path in known if path == entry or fnmatchcase(path, entry)]
             if not matching:
                 raise UnknownPathError(f"no module {printable(entry)!r} runs: {closest_match_hint(entry, known)}")
-            found.update(dict.fromkeys(matching))
-        return list(found)
+            paths.update(dict.fromkeys(matching))
+        return list(paths)
 
     def __repr__(self) -> str:
         if self._edits is None or self._requested_features is False:
@@ -378,11 +381,11 @@ class Distillation:
         return f"<Distillation from {printable(type(self._teacher).__name__)}: {how}{inside}>"
 
 
-def relative_error(found: Tensor, expected: Tensor) -> Tensor:
+def relative_error(output: Tensor, expected: Tensor) -> Tensor:
     """The mean squared difference relative to the variance of the expected values."""
     expected = expected.float()
     spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
-    return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
+    return (output.float() - expected).square().mean() / spread.clamp_min(1e-12)
 
 
 def _class_dim(logits: Tensor) -> int:
@@ -406,10 +409,8 @@ def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Ten
 def _as_scalar(value: object) -> Tensor:
     """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
-        found = (
-            f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
-        )
-        raise CutError(f"outputs= gave {found}: return a tensor of one number, as a mean")
+        what = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
+        raise CutError(f"outputs= gave {what}: return a tensor of one number, as a mean")
     return value.reshape(())
 
 
@@ -545,7 +546,7 @@ def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str
     """Record the outputs of modules while this thread runs the model."""
     every = dict(model.named_modules(remove_duplicate=False))
     names = {id(every[path]): path for path in paths if path in every}
-    found: dict[str, list[Tensor]] = {}
+    outputs: dict[str, list[Tensor]] = {}
     thread = threading.get_ident()
 
     def take(module: nn.Module, _: Args, output: object) -> None:
@@ -553,13 +554,13 @@ def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str
         if path is not None and threading.get_ident() == thread:
             value = first_float(output)
             if value is not None:
-                found.setdefault(path, []).append(value)
+                outputs.setdefault(path, []).append(value)
 
     if not names:
-        yield found
+        yield outputs
         return
     handle = nn.modules.module.register_module_forward_hook(take)
     try:
-        yield found
+        yield outputs
     finally:
         handle.remove()

@@ -73,7 +73,7 @@ class RecalibrationMode(OperatorMode):
         return known or self._repeated_tensors.get(id(tensor), (None, ""))[1]
 
     def _normalised(self, func: OpOverload, call: Arguments, names: tuple[str, str]) -> object:
-        x, given = call["input"], call["running_mean"]
+        x, running_mean = call["input"], call["running_mean"]
         weight = x.numel() // max(x.shape[1], 1)
         if weight < 2:
             raise CutError(
@@ -81,9 +81,9 @@ class RecalibrationMode(OperatorMode):
                 "batches, "
                 "as a DataLoader with drop_last=True does"
             )
-        mean, var = torch.zeros_like(given), torch.zeros_like(call["running_var"])
+        mean, var = torch.zeros_like(running_mean), torch.zeros_like(call["running_var"])
         eps = call.get("eps", call.get("epsilon"))
-        found = torch.native_batch_norm(x, call.get("weight"), call.get("bias"), mean, var, True, 1.0, eps)
+        results = torch.native_batch_norm(x, call.get("weight"), call.get("bias"), mean, var, True, 1.0, eps)
         own = self._stage.tensors[names[0]]
         samples = len(mean) // max(len(own), 1)
         if samples > 1:
@@ -96,10 +96,10 @@ class RecalibrationMode(OperatorMode):
             kind = torch.float32 if mean.device.type == "mps" else torch.float64
             self._sums[names] = _WeightedSums(torch.zeros_like(mean, dtype=kind), torch.zeros_like(var, dtype=kind))
         self._sums[names].add(mean, var, weight * samples)
-        if self._stage.names.get(id(given)) == names[0]:
+        if self._stage.names.get(id(running_mean)) == names[0]:
             self._counted.add(names)
         count = len(schema_of(func).returns)
-        return found[0] if count == 1 else (*found, *[x.new_empty(0)] * (count - len(found)))
+        return results[0] if count == 1 else (*results, *[x.new_empty(0)] * (count - len(results)))
 
     def clear(self) -> None:
         """Clear the tensors that are known by identity, after each forward pass."""
@@ -111,18 +111,18 @@ class RecalibrationMode(OperatorMode):
 
     def values(self) -> dict[str, NewValue]:
         """The new statistics and batch counters, by name."""
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for (mean, var), sums in self._sums.items():
             for name, total in ((mean, sums.mean), (var, sums.var)):
                 old = self._stage.tensors[name]
-                found[name] = (total / sums.weight).to(old.dtype).reshape(old.shape)
-                if not bool(found[name].isfinite().all()):
+                values[name] = (total / sums.weight).to(old.dtype).reshape(old.shape)
+                if not bool(values[name].isfinite().all()):
                     raise CutError(f"the statistics {printable(name)} are too large for {old.dtype}")
             counter = f"{mean.rpartition('.')[0]}.{BATCH_COUNTER}".removeprefix(".")
             count = self._stage.tensors.get(counter)
             if count is not None and (mean, var) in self._counted:
-                found[counter] = torch.full_like(count, sums.calls)
-        return {name: NewValue(tensor, is_sum=False) for name, tensor in found.items()}
+                values[counter] = torch.full_like(count, sums.calls)
+        return {name: NewValue(tensor, is_sum=False) for name, tensor in values.items()}
 
 
 def recalibrated_statistics(

@@ -89,21 +89,21 @@ def _values_after_cut(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[LayerCorrection]
 ) -> Values:
     """The new values of a model's tensors after the cut."""
-    found = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), found)
-    return {**found, **statistics}
+    values = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
+    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), values)
+    return {**values, **statistics}
 
 
 def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[LayerCorrection]) -> Values:
-    found: Values = {}
+    values: Values = {}
     for correction in corrections:
         empty = next((name for name in correction.parameter_names() if full[name].is_meta), None)
         if empty is not None:
             raise CutError(
                 f"{printable(empty)} is on the meta device and has no data: load it before weights are fitted"
             )
-        found.update(correction.values(full))
-    return found
+        values.update(correction.values(full))
+    return values
 
 
 def _tied_names(model: nn.Module) -> dict[str, list[str]]:
@@ -129,5 +129,5 @@ def _values_of_copy(
         return _values_after_cut(target.inner, edits, training, batches, corrections)
     full = tensors_by_model_name(target.inner)
     own = [each for each in corrections if each.parameter_names() <= full.keys()]
-    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
-    return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice
+    own_values = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
+    return {other: new for name, new in own_values.items() for other in ties[name]}  # a dictionary has a tied one twice

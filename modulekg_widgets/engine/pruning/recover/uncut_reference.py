@@ -110,8 +110,8 @@ class LayerCallMode(OperatorMode):
 def _same_dimension(view: Tensor, at: int, own: Tensor) -> int | None:
     """The dimension of a tensor that equals a dimension of its view."""
     size, stride = view.shape[at], view.stride(at)
-    found = [dim for dim in range(own.dim()) if (own.shape[dim], own.stride(dim)) == (size, stride)]
-    return found[0] if len(found) == 1 else None
+    dims = [dim for dim in range(own.dim()) if (own.shape[dim], own.stride(dim)) == (size, stride)]
+    return dims[0] if len(dims) == 1 else None
 
 
 def _operands(func: OpOverload, args: Args, kwargs: Kwargs) -> Operands | None:
@@ -125,11 +125,11 @@ def _operands(func: OpOverload, args: Args, kwargs: Kwargs) -> Operands | None:
         return (
             Operands(call["input"], call["weight"], call["bias"], -1, 0, -1, -1) if call["weight"].dim() == 2 else None
         )
-    given = [each for each in args if isinstance(each, Tensor)]
-    if len(given) < 2 or call.get("beta", 1) != 1 or call.get("alpha", 1) != 1:
+    operands = [each for each in args if isinstance(each, Tensor)]
+    if len(operands) < 2 or call.get("beta", 1) != 1 or call.get("alpha", 1) != 1:
         return None
-    left, right = given[-2:]
-    bias = given[0] if len(given) == 3 else None
+    left, right = operands[-2:]
+    bias = operands[0] if len(operands) == 3 else None
     if kind == VECTOR_PRODUCT:
         return Operands(right, left, bias, 1, 0, -1, -1)
     if right.dim() == 2 and left.dim() >= 2:
@@ -241,23 +241,23 @@ class UncutReference:
 
     def layer_values(self, readers: Collection[ReadingLayer], call: Call) -> dict[str, list[LayerValues]]:
         """The inputs and remaining outputs of these layers for a batch."""
-        found: dict[str, list[LayerValues]] = {reader.name: [] for reader in readers}
+        values: dict[str, list[LayerValues]] = {reader.name: [] for reader in readers}
         edits = {reader.name: reader.edit for reader in readers}
 
         def see(each: LayerCall) -> None:
             gave, kept = sample_rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
             if kept is not None:
                 gave = gave.index_select(1, torch.from_numpy(kept).to(gave.device))
-            found[each.name].append(LayerValues(sample_rows(each.x, each.x_at), gave))
-            if all(len(found[reader.name]) >= reader.calls for reader in readers):
+            values[each.name].append(LayerValues(sample_rows(each.x, each.x_at), gave))
+            if all(len(values[reader.name]) >= reader.calls for reader in readers):
                 raise StopForward
 
         try:
-            with LayerCallMode({name: self._stage.tensors[name] for name in found}, see):
+            with LayerCallMode({name: self._stage.tensors[name] for name in values}, see):
                 self._batches.run(self._stage.model, call)
         except StopForward:
             pass
-        return found
+        return values
 
     def output(self, call: Call) -> list[Tensor]:
         """The model's output for a batch."""
@@ -273,5 +273,5 @@ def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
 
 def comparable_outputs(output: object) -> list[Tensor]:
     """A sample of the entries of each floating-point output."""
-    found = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
-    return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in found]
+    outputs = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
+    return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in outputs]

@@ -73,8 +73,8 @@ def save_model(
         raise ModelFolderError(
             f"got a {printable(type(model).__name__)}: pass the model, an instance of torch.nn.Module"
         )
-    given = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
-    cuts = [_plan_of_receipt(each).saved_cut for each in given]
+    receipts = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
+    cuts = [_plan_of_receipt(each).saved_cut for each in receipts]
     before = [plan.saved_cut for plan in _plans_of_loaded.get(model, ())]
     if [cut.text for cut in cuts[: len(before)]] != [cut.text for cut in before]:
         cuts = before + cuts
