@@ -1,4 +1,16 @@
-"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay."""
+"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay.
+
+`plan.mask(model)` and the mask editor call `mask` to try a plan before it is cut. Only producers are
+zeroed: the weights and biases whose outputs are the removed indices, not the weights that read them,
+and no running statistics. Where a weight is normalised, its gain is rescaled so that the remaining
+indices compute as before. All writes are one transaction. `undo` of the `MaskReceipt` restores every
+byte; `restore` puts back the zeroed slices and keeps what was trained since. A mask cannot remove
+whole modules: those are cut.
+
+    receipt = plan.mask(model)
+    evaluate(model)
+    receipt.undo()
+"""
 
 from __future__ import annotations
 

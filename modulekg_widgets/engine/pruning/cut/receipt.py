@@ -3,7 +3,7 @@
 `plan.cut`, `plan.mask` and `mk.speedup` return a `Receipt`. `undo` makes the model, the optimizer and
 the copies byte for byte as before; `restore` puts the removed slices back and keeps later training.
 A receipt can be used once. Receipts on the same tensors are undone in reverse order, which
-`receipt_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
+`refuse_out_of_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""The `Criterion` base class and the registry of importances, built-in and of users."""
+"""Importance of indices: the `Criterion` base class, and the registry of built-in and user criteria.
+
+An importance gives each index of an axis one number, larger for what matters more; a plan removes the
+smallest. There are two ways to write one: a function from a `Group`, an axis with the rows of all
+parameters along it, or a subclass of `Criterion`, which sees all axes at once. `mk.importance`
+registers either under a name; scoring.py calls them and checks the numbers. Built-in criteria are in
+criteria.py (weights), loss_criteria.py (gradients), activations.py and expert_usage.py (data).
+Scores of different axes are compared only after scoring.normalize_scores.
+
+    @mk.importance("largest")
+    def largest(group):
+        return sum(member.tensor.abs().amax(1) for member in group.members)
+"""
 
 from __future__ import annotations
 

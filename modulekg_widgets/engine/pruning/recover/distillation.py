@@ -1,4 +1,15 @@
-"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one."""
+"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one.
+
+Users call a `Distillation` object in their training loop in place of a loss on targets. Outputs are
+compared by the KL divergence of softened logits or, where there are no classes, by the squared error.
+Features are compared in the modules that repeat: `keep_masks_of` reads from the receipt which indices
+remain, so that the teacher's features are sliced to the student's and no projection has to be learnt.
+The teacher runs as a copy that shares its parameters, in eval mode and without gradients.
+`check_teacher` refuses a teacher of other shapes or of unrelated weights.
+
+    distill = mk.pruning.Distillation(teacher, receipt)
+    loss = distill(student, batch)
+"""
 
 from __future__ import annotations
 

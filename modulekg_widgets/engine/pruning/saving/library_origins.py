@@ -1,4 +1,4 @@
-"""Builder of transformers models from their configuration."""
+"""Builders of the models of transformers, timm and diffusers, from what the library keeps in them."""
 
 from __future__ import annotations
 

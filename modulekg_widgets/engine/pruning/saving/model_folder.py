@@ -174,7 +174,7 @@ def plan_file_name(at: int) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds, and what builds the model."""
+    """The manifest of a folder: its files, and what builds the model."""
 
     origin: Mapping[str, object]
     files: frozenset[str]

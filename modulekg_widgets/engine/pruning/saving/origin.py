@@ -1,4 +1,4 @@
-"""Builders of models as they were before their cuts."""
+"""Origins: what builds a model as it was before its cuts."""
 
 from __future__ import annotations
 
