@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import TraceError, printable
 
 Args = tuple[Any, ...]  # what a call was made with
 Kwargs = dict[str, Any]
+Call = tuple[Args, Kwargs]
 MAX_DEPTH = 8  # levels of a structure that counts as plain
 
 

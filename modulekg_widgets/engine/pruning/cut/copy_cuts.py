@@ -50,7 +50,7 @@ def checked_copies(walked: Walk, copies: object, edits: Edits) -> list[CopyTarge
         raise CutError(f"copies= is a {printable(type(copies).__name__)}: pass a list of them, as copies=[ema]")
     names = {name for edit in edits.tensors for name in edit.names}
     owners = {id(held.tensor): "the model" for held in named_registered_tensors(walked, walked.all_paths())}
-    found = []
+    targets = []
     for at, copy in enumerate(copies):
         target = _target(copy, names, f"copies[{at}]")
         with copy_error_context(at):
@@ -63,8 +63,8 @@ def checked_copies(walked: Walk, copies: object, edits: Edits) -> list[CopyTarge
                     f"copies[{at}] has its {printable(name)!r} in common with {other}: pass an independent copy"
                 )
         owners.update(dict.fromkeys(map(id, tensors.values()), f"copies[{at}]"))
-        found.append(target)
-    return found
+        targets.append(target)
+    return targets
 
 
 def _check_alone(copy: object) -> None:
@@ -76,9 +76,9 @@ def _check_alone(copy: object) -> None:
 
 def _check_fit(target: CopyTarget, edits: Edits) -> None:
     if isinstance(target.inner, nn.Module):
-        found = walk(target.inner)
-        locate_tensors(found, edits)
-        locate_attributes(found, edits)
+        walked = walk(target.inner)
+        locate_tensors(walked, edits)
+        locate_attributes(walked, edits)
     else:
         CutDict(target.inner, edits, {})
 
@@ -102,9 +102,11 @@ def _target(copy: object, names: set[str], label: str) -> CopyTarget:
 def _tensors(target: nn.Module | TensorDict, names: set[str]) -> dict[str, torch.Tensor]:
     """The tensors of a copy that are cut, by name."""
     if isinstance(target, nn.Module):
-        found = walk(target)
+        walked = walk(target)
         return {
-            held.name: held.tensor for held in named_registered_tensors(found, found.all_paths()) if held.name in names
+            held.name: held.tensor
+            for held in named_registered_tensors(walked, walked.all_paths())
+            if held.name in names
         }
     return {name: tensor for name, tensor in tensors_by_model_name(target).items() if name in names}
 
@@ -112,8 +114,8 @@ def _tensors(target: nn.Module | TensorDict, names: set[str]) -> dict[str, torch
 def tensors_by_model_name(target: Mapping[Hashable, object]) -> dict[str, torch.Tensor]:
     """The tensors of a dictionary by the names that the model uses for them."""
     keys = ((key, str(key).removeprefix(f"{WRAPPED_ATTRIBUTE}.")) for key in target)
-    found = {name: target[key] for key, name in keys}
-    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    values = {name: target[key] for key, name in keys}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 
 class CutCopy(ReceiptPart):

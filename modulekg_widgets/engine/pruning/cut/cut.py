@@ -99,24 +99,24 @@ def cut(
     """
     walked = walk(model)
     refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
-    found, computed, changed = _cut_parts(walked, edits, values or {})
+    targets, computed, changed = _cut_parts(walked, edits, values or {})
     optimizers = named_optimizers(optimizer)
     if optimizers:
         of_model = [held.tensor for held in named_registered_tensors(walked, walked.all_paths())]
-        edited, gone = {place.tensor: place.edit for place in found}, _removed_tensors(walked, edits)
+        edited, gone = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
         changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with copy_error_context(at):
             changed.append(_cut_copy(each, edits, walked))
         modules += walk(each.inner).modules if isinstance(each.inner, nn.Module) else []
-    title = _receipt_title(found, edits, len(copies))
+    title = _receipt_title(targets, edits, len(copies))
     if not undo:
         receipt: Receipt = FinalReceipt(model, (), title, edits)
-        receipt.samples = sample_weights(found)
+        receipt.samples = sample_weights(targets)
         return _cut_without_undo(changed, receipt, modules)
-    receipt = Receipt(model, [*changed, UncutTensors(walked, found, computed)], title, edits)
-    receipt.samples = sample_weights(found)
+    receipt = Receipt(model, [*changed, UncutTensors(walked, targets, computed)], title, edits)
+    receipt.samples = sample_weights(targets)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, modules)
 
@@ -148,9 +148,9 @@ def _cut_copy(target: CopyTarget, edits: Edits, model: Walk) -> CutCopy | CutDic
         own = tensors_by_model_name(inner)
         derived = recomputed_values(model, edits, values, own)
         return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **values})
-    found, computed, parts = _cut_parts(walk(inner), edits, values)
+    targets, computed, parts = _cut_parts(walk(inner), edits, values)
     whole = inner if wrapper is None else wrapper
-    return CutCopy(inner, parts, whole, UncutTensors(walk(whole), found, computed))
+    return CutCopy(inner, parts, whole, UncutTensors(walk(whole), targets, computed))
 
 
 def _cut_parts(
@@ -161,14 +161,14 @@ def _cut_parts(
     values = {**recomputed_values(walked, edits, values), **values}
     whole = [*flattening_edits(walked, layers, edits), *_value_only_edits(walked, edits, values)]
     known = {name: edit for edit in whole for name in edit.names}  # a weight may be moved and get a new value
-    found = locate_tensors(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
-    derived = derived_states(walked, {name for place in found for name in place.edit.names})
-    computed = computed_tensors(found, derived, values)
-    tables = [place for place in found if place.attribute_locations]
+    targets = locate_tensors(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
+    derived = derived_states(walked, {name for target in targets for name in target.edit.names})
+    computed = computed_tensors(targets, derived, values)
+    tables = [target for target in targets if target.attribute_locations]
     attributes = EditedAttributes(walked, edits)
     changed = [
         EditedTensors(
-            (place for place in found if place.tensor.grad_fn is None and not place.attribute_locations),
+            (target for target in targets if target.tensor.grad_fn is None and not target.attribute_locations),
             values,
             derived,
         ),
@@ -178,7 +178,7 @@ def _cut_parts(
         RecurrentWeights(layers),
         RemovedModules(walked, edits.removal),
     ]
-    return found, computed, changed
+    return targets, computed, changed
 
 
 def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
@@ -204,8 +204,8 @@ def _removed_tensors(walked: Walk, edits: Edits) -> list[torch.Tensor]:
     return [tensors[key] for key, every in names.items() if edits.removal.removes_all(every)]
 
 
-def _receipt_title(found: Sequence[TensorTarget], edits: Edits, copies: int) -> str:
-    tables = sum(bool(place.attribute_locations) for place in found)
+def _receipt_title(targets: Sequence[TensorTarget], edits: Edits, copies: int) -> str:
+    tables = sum(bool(target.attribute_locations) for target in targets)
     plain = f" ({tables} in plain attributes, which no state_dict has)" if tables else ""
     also = f", also in {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
     modules = f", {len(edits.removal.modules)} modules removed" if edits.removal else ""

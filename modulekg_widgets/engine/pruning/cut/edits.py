@@ -224,9 +224,9 @@ def _tensor_target(held: dict[str, ModelTensor], names: dict[int, set[str]], edi
         raise CutError(
             f"the model has no tensor {printable(missing)!r}: {closest_match_hint(missing, held)}; plan for this model"
         )
-    found = [held[name] for name in edit.names]
-    tensor = found[0].tensor
-    if any(each.tensor is not tensor for each in found):
+    entries = [held[name] for name in edit.names]
+    tensor = entries[0].tensor
+    if any(each.tensor is not tensor for each in entries):
         raise CutError(f"{' and '.join(map(printable, edit.names))} are not one tensor any more: plan for this model")
     if unknown := names[id(tensor)].difference(edit.names):
         raise CutError(
@@ -240,8 +240,8 @@ def _tensor_target(held: dict[str, ModelTensor], names: dict[int, set[str]], edi
             f"{printable(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "
             "undo the cut that changed it, or plan again",
         )
-    owners = tuple((each.state, each.attribute) for each in found if each.kind != ATTRIBUTE)
-    return TensorTarget(edit, tensor, owners, tuple(each for each in found if each.kind == ATTRIBUTE))
+    owners = tuple((each.state, each.attribute) for each in entries if each.kind != ATTRIBUTE)
+    return TensorTarget(edit, tensor, owners, tuple(each for each in entries if each.kind == ATTRIBUTE))
 
 
 def check_sliceable(name: str, tensor: torch.Tensor) -> None:
@@ -270,14 +270,14 @@ def locate_attributes(model: nn.Module | Walk, edits: Edits) -> list[AttributeTa
     """
     walked = model if isinstance(model, Walk) else walk(model)
     states = {path: walked.states[index] for path, index in walked.all_paths()}
-    found = [_attribute_target(states, name, before, after) for name, (before, after) in edits.all_attributes.items()]
+    targets = [_attribute_target(states, name, before, after) for name, (before, after) in edits.all_attributes.items()]
     becomes: dict[tuple[int, str], SizeValue] = {}  # a shared module has its attributes under several names
-    for setting, name in zip(found, edits.all_attributes, strict=True):
+    for setting, name in zip(targets, edits.all_attributes, strict=True):
         if becomes.setdefault((id(setting.state), setting.name), setting.after) != setting.after:
             raise CutError(
                 f"{printable(name)} is one attribute under several names, which differ in the plan: plan again"
             )
-    return found
+    return targets
 
 
 def is_plain_object(value: object) -> bool:

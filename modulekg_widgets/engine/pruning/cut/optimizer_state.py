@@ -27,8 +27,8 @@ def named_optimizers(optimizers: Optimizers | None) -> list[tuple[str, torch.opt
         return []
     if not isinstance(optimizers, list | tuple):
         return [("optimizer=", optimizers)]
-    found = {id(each): (f"optimizer[{at}]", each) for at, each in reversed(list(enumerate(optimizers)))}
-    return list(found.values())[::-1]
+    by_identity = {id(each): (f"optimizer[{at}]", each) for at, each in reversed(list(enumerate(optimizers)))}
+    return list(by_identity.values())[::-1]
 
 
 class StateTensor(NamedTuple):
@@ -71,8 +71,8 @@ class OptimizerState(ReceiptPart):
         ] = {}  # what does not follow, and its sizes
         followers = list(self._state_tensors({parameter: edit.shape for parameter, edit in edits.items()}))
         self._cut = {each.entry: each for each in followers}
-        places = [((parameter, key), value) for parameter, key, value in self._entries()]
-        self._other_sizes = {place: _tensor_shapes(value) for place, value in places if place not in self._cut}
+        entries = [((parameter, key), value) for parameter, key, value in self._entries()]
+        self._other_sizes = {entry: _tensor_shapes(value) for entry, value in entries if entry not in self._cut}
         self._snapshot = Snapshot()
         alone = {id(parameter) for group in self._groups for parameter in group["params"]}
         self._snapshot.record("param_groups", self._groups, alone)
@@ -102,11 +102,11 @@ class OptimizerState(ReceiptPart):
     def _state_tensors(self, shapes: Mapping[torch.Tensor, tuple[int, ...]]) -> Iterator[StateTensor]:
         """The state tensors that match parameters of these shapes."""
         for parameter, key, value in self._entries():
-            place, sizes = (parameter, key), _tensor_shapes(value)
-            cut = self._cut.get(place)
+            entry, sizes = (parameter, key), _tensor_shapes(value)
+            cut = self._cut.get(entry)
             if cut is not None and sizes == [cut.edit.shape_after] and isinstance(value, torch.Tensor):
                 yield StateTensor(parameter, key, value, cut.edit)
-            elif sizes != self._other_sizes.get(place):
+            elif sizes != self._other_sizes.get(entry):
                 yield from _matching_tensors(parameter, key, value, self._edits[parameter], shapes[parameter])
 
     def cut(self) -> Iterator[Write]:

@@ -3,7 +3,7 @@
 `plan.cut`, `plan.mask` and `mk.speedup` return a `Receipt`. `undo` makes the model, the optimizer and
 the copies byte for byte as before; `restore` puts the removed slices back and keeps later training.
 A receipt can be used once. Receipts on the same tensors are undone in reverse order, which
-`receipt_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
+`refuse_out_of_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ MAX_ENTRIES = 2_000  # of one weight
 Samples = dict[str, torch.Tensor]  # by the first name of a tensor
 
 
-def sample_weights(found: Iterable[TensorTarget]) -> Samples:
+def sample_weights(targets: Iterable[TensorTarget]) -> Samples:
     """Sampled entries of weights of two or more dimensions; norms and biases of models are too alike."""
-    weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
-    return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
+    weights = (target for target in targets if target.tensor.dim() >= 2 and target.tensor.is_floating_point())
+    return {target.edit.names[0]: sample_entries(target.tensor) for target in weights if not target.tensor.is_meta}
 
 
 def sample_entries(tensor: torch.Tensor) -> torch.Tensor:

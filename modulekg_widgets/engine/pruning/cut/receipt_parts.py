@@ -46,12 +46,12 @@ _SOURCE_SUFFIXES = ("_orig", "_v")
 
 def relocate_tensors(walked: Walk, before: Iterable[TensorTarget], edits: Iterable[TensorEdit]) -> list[TensorTarget]:
     """The present tensors of a receipt; raises `CutError` if the model was changed otherwise."""
-    found = locate_tensors(walked, Edits(tuple(edits)))
-    for place, old in zip(found, before, strict=True):
+    targets = locate_tensors(walked, Edits(tuple(edits)))
+    for target, old in zip(targets, before, strict=True):
         # a module may put another buffer in place of its own; another Parameter is none that an optimizer knows
-        if isinstance(old.tensor, nn.Parameter) and place.tensor is not old.tensor:
-            raise _replaced_parameter_error(place.edit.names[0])
-    return found
+        if isinstance(old.tensor, nn.Parameter) and target.tensor is not old.tensor:
+            raise _replaced_parameter_error(target.edit.names[0])
+    return targets
 
 
 def _replaced_parameter_error(name: str) -> CutError:
@@ -69,57 +69,57 @@ class EditedTensors(ReceiptPart):
 
     def __init__(
         self,
-        found: Iterable[TensorTarget],
+        targets: Iterable[TensorTarget],
         values: Mapping[str, NewValue] | None = None,
         derived: Sequence[DerivedState] = (),
     ) -> None:
         self._derived = derived
-        self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
-        self._values = {place.edit.names[0]: (values or {})[name] for place, _ in self._cuts
-                        for name in place.edit.names if name in (values or {})}  # fmt: skip
-        self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
-        edits = Edits(tuple(place.edit for place, _ in self._cuts))
+        self._cuts = [(target, CutTensor.of(target.tensor, target.edit)) for target in targets]
+        self._values = {target.edit.names[0]: (values or {})[name] for target, _ in self._cuts
+                        for name in target.edit.names if name in (values or {})}  # fmt: skip
+        self._by_name = {name: (target, cut) for target, cut in self._cuts for name in target.edit.names}
+        edits = Edits(tuple(target.edit for target, _ in self._cuts))
         slice_of = slicer(edits, lambda name: self._by_name[name][1].before.data)
-        self._gains = {place.edit.names[0]: slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
+        self._gains = {target.edit.names[0]: slice_of(target.edit) for target, _ in self._cuts if target.edit.gain_of}
 
     def cut(self) -> Iterator[Write]:
-        return (self._write(place, cut) for place, cut in self._cuts)
+        return (self._write(target, cut) for target, cut in self._cuts)
 
-    def _write(self, place: TensorTarget, cut: CutTensor) -> Write:
-        new = self._values.get(place.edit.names[0])
-        made = self._gains.get(place.edit.names[0]) if new is None else new.tensor
-        with torch.inference_mode(place.tensor.is_inference()):  # in which the caller may be
+    def _write(self, target: TensorTarget, cut: CutTensor) -> Write:
+        new = self._values.get(target.edit.names[0])
+        made = self._gains.get(target.edit.names[0]) if new is None else new.tensor
+        with torch.inference_mode(target.tensor.is_inference()):  # in which the caller may be
             kept = None if made is None else made.clone(memory_format=torch.preserve_format)
-        return cut.cut(place.tensor, kept)
+        return cut.cut(target.tensor, kept)
 
     def cut_one_by_one(self) -> Iterator[Write]:
         """The writes of `cut`, made one at a time so that the old memory is freed in between."""
-        for place, _ in self._cuts:  # whoever lets go must hold nothing by name
-            for name in place.edit.names:
+        for target, _ in self._cuts:  # whoever lets go must hold nothing by name
+            for name in target.edit.names:
                 self._by_name.pop(name, None)
         waiting, self._cuts = self._cuts[::-1], []
         while waiting:
             yield self._write(*waiting.pop())
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        for place, cut, now in self._current_tensors(walked):
-            yield cut.undo(place.tensor)
-            if now is not place.tensor:
-                yield from _buffer_writes(place, place.tensor)
+        for target, cut, now in self._current_tensors(walked):
+            yield cut.undo(target.tensor)
+            if now is not target.tensor:
+                yield from _buffer_writes(target, target.tensor)
 
     def restore(self, walked: Walk) -> Iterator[Write]:
         now = list(self._current_tensors(walked))
-        back = {place.edit.names: cut.restore(place.tensor, self._without_correction(place, cut))
-                for place, cut, own in now if own is place.tensor}  # fmt: skip
+        back = {target.edit.names: cut.restore(target.tensor, self._without_correction(target, cut))
+                for target, cut, own in now if own is target.tensor}  # fmt: skip
         again = self._recomputed_buffers({name: write.after.data for names, write in back.items() for name in names})
-        for place, cut, own in now:
-            new = next((again[name] for name in place.edit.names if name in again), None)
-            if own is not place.tensor:  # a buffer that its module has put another in place of
-                yield from _buffer_writes(place, place.edit.scatter(own.data, cut.before.data))
+        for target, cut, own in now:
+            new = next((again[name] for name in target.edit.names if name in again), None)
+            if own is not target.tensor:  # a buffer that its module has put another in place of
+                yield from _buffer_writes(target, target.edit.scatter(own.data, cut.before.data))
             elif new is None:
-                yield back[place.edit.names]
+                yield back[target.edit.names]
             else:
-                write = back[place.edit.names]
+                write = back[target.edit.names]
                 yield replace(write, after=write.after._replace(data=new.tensor))
 
     def _recomputed_buffers(self, restored: Mapping[str, torch.Tensor]) -> dict[str, NewValue]:
@@ -134,45 +134,45 @@ class EditedTensors(ReceiptPart):
         return recompute_buffers(trained, restored.__getitem__)
 
     def tensors(self, way: Way) -> list[torch.Tensor]:
-        return [place.tensor for place, _ in self._cuts]
+        return [target.tensor for target, _ in self._cuts]
 
     def before(self) -> dict[str, torch.Tensor]:
         return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
 
-    def _without_correction(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
+    def _without_correction(self, target: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
         """The remaining slices without the added correction; None if nothing was added."""
-        new = self._values.get(place.edit.names[0])
+        new = self._values.get(target.edit.names[0])
         if new is None:
-            return self._restored_gain(place, cut)
-        now, before = place.tensor.data, place.edit.slice(cut.before.data)
+            return self._restored_gain(target, cut)
+        now, before = target.tensor.data, target.edit.slice(cut.before.data)
         if torch.equal(now, new.tensor):  # not trained since: byte for byte what it was
             return before
         return now - (new.tensor - before) if new.is_sum else None
 
-    def _restored_gain(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
+    def _restored_gain(self, target: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
         """The gain of a weight-normalised parameter after a restore; None for all others."""
-        made = self._gains.get(place.edit.names[0])
-        if made is None or place.edit.gain_of is None:
+        made = self._gains.get(target.edit.names[0])
+        if made is None or target.edit.gain_of is None:
             return None
-        gain = place.tensor.data
+        gain = target.tensor.data
         if torch.equal(gain, made):  # not trained since: byte for byte what it was
-            return place.edit.slice(cut.before.data)
-        name, dim = place.edit.gain_of
+            return target.edit.slice(cut.before.data)
+        name, dim = target.edit.gain_of
         own, direction = self._by_name[name]
         now = own.tensor.data
         kept = {at: kept for at, kept in own.edit.kept.items() if at == dim}
         rows = TensorEdit(own.edit.names, own.edit.shape, kept).slice(own.edit.scatter(now, direction.before.data))
-        return place.edit.rescaled(gain, now, rows)
+        return target.edit.rescaled(gain, now, rows)
 
     def _current_tensors(self, walked: Walk) -> Iterator[tuple[TensorTarget, CutTensor, torch.Tensor]]:
-        before = [place for place, _ in self._cuts]
-        after = [TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in before]
-        for (place, cut), now in zip(self._cuts, relocate_tensors(walked, before, after), strict=True):
-            yield place, cut, now.tensor
+        before = [target for target, _ in self._cuts]
+        after = [TensorEdit(target.edit.names, target.edit.shape_after, {}) for target in before]
+        for (target, cut), now in zip(self._cuts, relocate_tensors(walked, before, after), strict=True):
+            yield target, cut, now.tensor
 
 
-def _buffer_writes(place: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]:
-    return (item_write(container, name, buffer) for container, name in _buffer_slots(place))
+def _buffer_writes(target: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]:
+    return (item_write(container, name, buffer) for container, name in _buffer_slots(target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,28 +204,28 @@ class ComputedTensor(ReceiptPart):
 
 
 def computed_tensors(
-    found: Sequence[TensorTarget], derived: Iterable[DerivedState] = (), values: Mapping[str, NewValue] | None = None
+    targets: Sequence[TensorTarget], derived: Iterable[DerivedState] = (), values: Mapping[str, NewValue] | None = None
 ) -> list[ComputedTensor]:
     """Buffers with a graph behind them, and what pruned and old normalised modules compute from an edited tensor.
 
     Of what is `derived` the renewed `values` are known.
     """
     out: dict[int, ComputedTensor] = {}
-    effective = _recomputed_attributes(found, derived, values or {})
-    for place in found:
-        if place.tensor.grad_fn is not None:
-            out[id(place.tensor)] = ComputedTensor(place.edit, place.tensor, partial(_buffer_slots, place))
-        for state, name in place.owners:
+    effective = _recomputed_attributes(targets, derived, values or {})
+    for target in targets:
+        if target.tensor.grad_fn is not None:
+            out[id(target.tensor)] = ComputedTensor(target.edit, target.tensor, partial(_buffer_slots, target))
+        for state, name in target.owners:
             base = next((name[: -len(end)] for end in _SOURCE_SUFFIXES if name.endswith(end)), "")
             plain = state.get(base)
-            if isinstance(plain, torch.Tensor) and plain.shape == place.edit.shape:
+            if isinstance(plain, torch.Tensor) and plain.shape == target.edit.shape:
                 new = effective.get((id(state), base))
-                out[id(plain)] = ComputedTensor(place.edit, plain, partial(_plain_slots, state, base), new)
+                out[id(plain)] = ComputedTensor(target.edit, plain, partial(_plain_slots, state, base), new)
     return list(out.values())
 
 
 def _recomputed_attributes(
-    found: Iterable[TensorTarget], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
+    targets: Iterable[TensorTarget], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
 ) -> dict[tuple[int, str], torch.Tensor]:
     """The attributes that hooks compute from edited tensors and recomputed buffers."""
     every = [
@@ -233,7 +233,7 @@ def _recomputed_attributes(
         for each in derived
         if each.recompute_attribute is not None and all(name in values for name in each.buffers)
     ]
-    by_name = {name: place for place in found for name in place.edit.names} if every else {}
+    by_name = {name: target for target in targets for name in target.edit.names} if every else {}
 
     def value_of(name: str) -> torch.Tensor:
         return values[name].tensor if name in values else by_name[name].edit.slice(by_name[name].tensor)
@@ -243,8 +243,8 @@ def _recomputed_attributes(
     return {(id(state), name): tensor for state, name, tensor in made}
 
 
-def _buffer_slots(place: TensorTarget) -> Slots:
-    return [(state[BUFFERS], name) for state, name in place.owners]
+def _buffer_slots(target: TensorTarget) -> Slots:
+    return [(state[BUFFERS], name) for state, name in target.owners]
 
 
 def _plain_slots(state: ModuleState, name: str) -> Slots:
@@ -261,13 +261,13 @@ class EditedAttributes(ReceiptPart):
     """
 
     def __init__(self, walked: Walk, edits: Edits) -> None:
-        every = locate_attributes(walked, edits)
-        self._settings = [setting for setting in every if setting.holder is None]
+        targets = locate_attributes(walked, edits)
+        self._settings = [setting for setting in targets if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
         self._after = Edits((), {name: (after, before) for name, (before, after) in edits.all_attributes.items()})
         resized = edits.removal or any(edit.shape != edit.shape_after for edit in edits.tensors)
         noted = list(configurations(walked)) if resized else []
-        self._swaps = _object_swaps(walked, [setting for setting in every if setting.holder is not None], noted)
+        self._swaps = _object_swaps(walked, [setting for setting in targets if setting.holder is not None], noted)
         self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 
     def cut(self) -> Iterator[Write]:
@@ -290,11 +290,11 @@ class PlainTensors(ReceiptPart):
     `copies` are those of plain objects that other parts of the cut put in place.
     """
 
-    def __init__(self, found: Sequence[TensorTarget], copies: Mapping[int, object]) -> None:
-        self._targets = found
-        self._locations = [held for place in found for held in place.attribute_locations]
+    def __init__(self, targets: Sequence[TensorTarget], copies: Mapping[int, object]) -> None:
+        self._targets = targets
+        self._locations = [held for target in targets for held in target.attribute_locations]
         self._swaps = attribute_swaps(
-            self._locations, {id(place.tensor): place.edit.slice(place.tensor) for place in found}, copies
+            self._locations, {id(target.tensor): target.edit.slice(target.tensor) for target in targets}, copies
         )
         self._before = [each._replace(value=each.state[each.attribute]) for each in self._swaps]
 
@@ -308,8 +308,8 @@ class PlainTensors(ReceiptPart):
     def restore(self, walked: Walk) -> Iterator[Write]:
         """Put the old tensors back, except where the remaining slices were changed since."""
         whole = {
-            id(place.tensor): place.edit.scatter(now, place.tensor)
-            for place, now in zip(self._targets, self._current_tensors(walked), strict=True)
+            id(target.tensor): target.edit.scatter(now, target.tensor)
+            for target, now in zip(self._targets, self._current_tensors(walked), strict=True)
         }
         whole = {id(each.tensor): whole[id(each.tensor)] for each in self._targets
                  if not torch.equal(whole[id(each.tensor)], each.tensor)}  # fmt: skip
@@ -321,8 +321,8 @@ class PlainTensors(ReceiptPart):
     def _current_tensors(self, walked: Walk) -> list[torch.Tensor]:
         if not self._targets:
             return []
-        after = Edits(tuple(TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in self._targets))
-        return [place.tensor for place in locate_tensors(walked, after)]
+        after = Edits(tuple(TensorEdit(target.edit.names, target.edit.shape_after, {}) for target in self._targets))
+        return [target.tensor for target in locate_tensors(walked, after)]
 
 
 def _object_swaps(
@@ -400,9 +400,9 @@ def _flatten(layer: nn.RNNBase, wanted: bool) -> None:
         layer.flatten_parameters()
 
 
-def layers_to_flatten(walked: Walk, found: Iterable[TensorTarget]) -> list[nn.RNNBase]:
+def layers_to_flatten(walked: Walk, targets: Iterable[TensorTarget]) -> list[nn.RNNBase]:
     """The recurrent layers on CUDA with an edited weight."""
-    edited = {id(state) for place in found if place.tensor.is_cuda for state, _ in place.owners}
+    edited = {id(state) for target in targets if target.tensor.is_cuda for state, _ in target.owners}
     return [each for each in walked.modules if isinstance(each, nn.RNNBase) and id(module_state(each)) in edited]
 
 
@@ -423,7 +423,7 @@ class UncutTensors(ReceiptPart):
     """Parameters, buffers and gradients that the cut does not change; `undo` takes back later training."""
 
     def __init__(self, walked: Walk, edited: Iterable[TensorTarget], computed: Iterable[ComputedTensor]) -> None:
-        theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
+        theirs = {id(target.tensor) for target in edited} | {id(each.tensor) for each in computed}
         self._snapshot = Snapshot()
         self._parameters: dict[str, nn.Parameter] = {}
         self._tensors: list[torch.Tensor] = []

@@ -227,10 +227,10 @@ def apply_edits(
 ) -> None:
     """Apply edits to the modules of a sandbox; `others` are further tensors by name."""
     new: dict[int, Tensor] = {}
-    found = locate_tensors(walk, edits)
-    for place in found:
-        new[id(place.tensor)] = stage.hold(
-            place.tensor, _as_parameter_like(place.tensor, slice_of(place.edit, place.tensor))
+    targets = locate_tensors(walk, edits)
+    for target in targets:
+        new[id(target.tensor)] = stage.hold(
+            target.tensor, _as_parameter_like(target.tensor, slice_of(target.edit, target.tensor))
         )
     for held in list(named_registered_tensors(walk, walk.all_paths())) if new or others else ():
         if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
@@ -241,7 +241,7 @@ def apply_edits(
         walk,
         {
             **(others or {}),
-            **{each.name: new[id(each.tensor)] for place in found for each in place.attribute_locations},
+            **{each.name: new[id(each.tensor)] for target in targets for each in target.attribute_locations},
         },
     )
     if any(FLAT_WEIGHTS in state for state in walk.states):

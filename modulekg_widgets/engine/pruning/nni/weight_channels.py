@@ -144,16 +144,16 @@ def grouped_axes(sides: WeightChannels) -> frozenset[Term]:
     """The axes that a grouped convolution keeps apart, with input and output in the same group."""
     if sides.groups == 1:
         return frozenset()
-    found = [_index_by_group(sides.term(side), sides.groups) for side in ("out", "into")]
-    return frozenset(atom for atom, groups in found[0].items() if np.array_equal(groups, found[1].get(atom)))  # type: ignore
+    by_side = [_index_by_group(sides.term(side), sides.groups) for side in ("out", "into")]
+    return frozenset(atom for atom, groups in by_side[0].items() if np.array_equal(groups, by_side[1].get(atom)))  # type: ignore
 
 
 def _index_by_group(term: Term, groups: int) -> dict[Term, NDArray[np.int64]]:
     """The atoms whose index is constant within each group, with that index."""
-    found = {}
+    indices = {}
     inside = set(atoms(term))
     for atom, index in occurrences(term):
         rows = index.reshape(groups, -1)
         if atom in inside and (rows == rows[:, :1]).all():
-            found[atom] = rows[:, 0]
-    return found
+            indices[atom] = rows[:, 0]
+    return indices

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit
 from modulekg_widgets.engine.pruning.recover.recalibration import RecalibrationMode
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox, run_as_cut
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     LayerCall,
     LayerCallMode,
@@ -31,6 +31,7 @@ from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     parameters_of_model,
     sample_rows,
 )
+from modulekg_widgets.engine.torch_runtime.pytree import Call
 
 # -------------------- Least-squares fit of a layer's removed inputs by its remaining ones, and the shift of its bias
 
@@ -112,15 +113,15 @@ class LayerCorrection:
 
     def values(self, full: Mapping[str, Tensor]) -> dict[str, NewValue]:
         """The compensated weight and bias of a model with these tensors."""
-        found = {}
+        values = {}
         if self.added is not None:
             name = self.edit.names[0]
-            found[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
+            values[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
         if self.bias is not None and self.shift is not None:
             name = self.bias.names[0]
             cut = self.bias.slice(full[name])
-            found[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
-        return found
+            values[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
+        return values
 
 
 def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
@@ -133,9 +134,9 @@ def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> T
 
 def bias_shift(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
     """The output shift that a constant input adds, without padded positions."""
-    given = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
+    products = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
     at = makes - (makes > reads)
-    return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
+    return products.movedim(at, 0).reshape(products.shape[at], -1).sum(1)
 
 
 def _with_full_input(edit: TensorEdit, reads: int, full: Tensor) -> Tensor:
@@ -150,6 +151,7 @@ MEANS, LEAST_SQUARES, WITH_BIAS, UNCHANGED = "means", "least squares", "least sq
 METHOD_SETS = ((MEANS, LEAST_SQUARES, WITH_BIAS), (LEAST_SQUARES, WITH_BIAS), (MEANS,))  # ways that are tried together
 MODEL_OUTPUT = "the model's output"
 MIN_IMPROVEMENT = 1e-3  # the share of an error by which it has to fall
+AxisNames = Mapping[tuple[str, int], str]  # by parameter and dimension
 Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and those held out
 
 
@@ -179,7 +181,7 @@ class _Fitting:
     """Fits the layers in forward order, each after all earlier ones are cut and compensated."""
 
     def __init__(
-        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: Mapping[Any, str]
+        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: AxisNames
     ) -> None:
         self._stage, self._reference, self._batches, self._axes = stage, reference, batches, axes
         self._fit_on, self._held_out = parts
@@ -199,7 +201,7 @@ class _Fitting:
 
     def _row(
         self, layer: ReadingLayer, way: str = UNCHANGED, before: float = 0.0, after: float = 0.0, note: str = ""
-    ) -> Any:
+    ) -> CompensationRow:
         axis = self._axes.get((layer.name, layer.reads), "")
         return CompensationRow(layer.name, axis, way, before, after, after < before * (1 - MIN_IMPROVEMENT), note)
 
@@ -228,7 +230,7 @@ class _Fitting:
         call: Call,
         trials: Sequence[_LayerTrial],
         take: Callable[[_LayerTrial, LayerCall, LayerValues], None],
-        around: Any = None,
+        around: AbstractContextManager[object] | None = None,
     ) -> None:
         """Run the uncut and the cut model up to these layers."""
         by_name = {trial.reader.name: trial for trial in trials}
@@ -282,14 +284,14 @@ class _Fitting:
 
     def _rows_with(self, ways: Sequence[str]) -> list[CompensationRow]:
         """The rows if only these methods are allowed."""
-        found = []
+        rows = []
         for row in self.rows:
             trial = self._trials.get(row.layer)
             if trial is None or not ways:
-                found.append(row._replace(kept=False))
+                rows.append(row._replace(kept=False))
             else:
-                found.append(self._row(trial.reader, *trial.best(ways)))
-        return found
+                rows.append(self._row(trial.reader, *trial.best(ways)))
+        return rows
 
     def corrections(self) -> list[LayerCorrection]:
         """The corrections that are kept."""
@@ -406,16 +408,16 @@ class _LayerTrial:
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> LayerCorrection:
         """The correction of a method."""
-        reader, found = self.reader, self._fits[way]
+        reader, fit = self.reader, self._fits[way]
         bias = None
-        if reader.bias is not None and found.shift is not None:
+        if reader.bias is not None and fit.shift is not None:
             kept = reader.edit.kept.get(reader.makes)
             bias = TensorEdit((reader.bias,), tuple(full[reader.bias].shape), {} if kept is None else {0: kept})
-        return LayerCorrection(reader.edit, reader.reads, found.added, bias, found.shift)
+        return LayerCorrection(reader.edit, reader.reads, fit.added, bias, fit.shift)
 
 
 def compensate_layers(
-    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
+    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: AxisNames
 ) -> Compensation:
     """The compensation rows of all layers that read a cut axis, and the corrections to keep.
 

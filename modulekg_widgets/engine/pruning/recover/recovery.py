@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,7 +15,12 @@ from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizi
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.recover.compensation import CompensationRow, LayerCorrection, compensate_layers
+from modulekg_widgets.engine.pruning.recover.compensation import (
+    AxisNames,
+    CompensationRow,
+    LayerCorrection,
+    compensate_layers,
+)
 from modulekg_widgets.engine.pruning.recover.recalibration import recalibrated_statistics
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, TracedCall, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import parameters_of_model
@@ -31,10 +35,10 @@ def cut_and_recover(
     edits: Edits,
     optimizer: Optimizers | None,
     traced: TracedCall,
-    axes: Mapping[Any, str],
-    recalibrate: Any = None,
+    axes: AxisNames,
+    recalibrate: object = None,
     compensate: bool = False,
-    copies: Any = (),
+    copies: object = (),
     undo: bool = True,
 ) -> Receipt:
     """Cut a model, all or nothing; batches run before anything changes.
@@ -73,7 +77,7 @@ def cut_and_recover(
     return receipt
 
 
-def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
+def recalibrate(model: nn.Module, traced: TracedCall, batches: object) -> Receipt:
     """Recalibrate the running statistics of a model, all or nothing.
 
     Raises `CutError` for batches that do not fit.
@@ -85,21 +89,21 @@ def _values_after_cut(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[LayerCorrection]
 ) -> Values:
     """The new values of a model's tensors after the cut."""
-    found = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), found)
-    return {**found, **statistics}
+    values = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
+    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), values)
+    return {**values, **statistics}
 
 
 def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[LayerCorrection]) -> Values:
-    found: Values = {}
+    values: Values = {}
     for correction in corrections:
         empty = next((name for name in correction.parameter_names() if full[name].is_meta), None)
         if empty is not None:
             raise CutError(
                 f"{printable(empty)} is on the meta device and has no data: load it before weights are fitted"
             )
-        found.update(correction.values(full))
-    return found
+        values.update(correction.values(full))
+    return values
 
 
 def _tied_names(model: nn.Module) -> dict[str, list[str]]:
@@ -125,5 +129,5 @@ def _values_of_copy(
         return _values_after_cut(target.inner, edits, training, batches, corrections)
     full = tensors_by_model_name(target.inner)
     own = [each for each in corrections if each.parameter_names() <= full.keys()]
-    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
-    return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice
+    own_values = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
+    return {other: new for name, new in own_values.items() for other in ties[name]}  # a dictionary has a tied one twice

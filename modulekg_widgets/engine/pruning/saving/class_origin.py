@@ -124,7 +124,7 @@ def _class_node(
 def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> JsonObject:
     """The arguments that a module stores in attributes of the same name."""
     state = module_state(module)
-    found: JsonObject = {}
+    arguments: JsonObject = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in ("device", "dtype"):
             continue
@@ -133,10 +133,10 @@ def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping
         if name in state[PARAMETERS]:
             value = state[PARAMETERS][name] is not None  # as `bias`
         if value is not inspect.Parameter.empty and _is_json(value):
-            found[name] = value
+            arguments[name] = value
         elif parameter.default is inspect.Parameter.empty:
             raise _unknown_argument_error(cls, name)
-    return found
+    return arguments
 
 
 def _no_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> JsonObject:
@@ -169,23 +169,23 @@ def _importable(value: Builder) -> str:
 def _imported_object(path: str) -> object:
     """The object at a path in an imported module; None if there is none."""
     module, _, name = path.partition(":")
-    found: object = sys.modules.get(module)
+    value: object = sys.modules.get(module)
     for part in name.split("."):
-        found = None if found is None else vars(found).get(part)
-    return found
+        value = None if value is None else vars(value).get(part)
+    return value
 
 
 def checked_arguments(arguments: object) -> JsonObject:
     """Arguments as JSON values; raises `ModelFolderError` for others."""
-    given = {} if arguments is None else arguments
-    if isinstance(given, list | tuple):
-        given = {POSITIONAL: list(given)}
-    if not _is_json(given) or not isinstance(given, Mapping):
+    values = {} if arguments is None else arguments
+    if isinstance(values, list | tuple):
+        values = {POSITIONAL: list(values)}
+    if not _is_json(values) or not isinstance(values, Mapping):
         raise ModelFolderError(
             "arguments= are a dictionary by name, or a tuple, of numbers, texts, None, lists and dictionaries: JSON "
             "has no others; for a model that needs others pass builder= a function that makes them"
         )
-    return dict(given)
+    return dict(values)
 
 
 def _is_json(value: object) -> TypeGuard[JsonValue]:
@@ -199,14 +199,14 @@ def _is_json(value: object) -> TypeGuard[JsonValue]:
 # ----------------------------------------------------------------- loading
 
 
-def read_class_origin(manifest: Mapping[str, JsonValue], trusted: TrustedClasses) -> ClassOrigin:
+def read_class_origin(manifest: Mapping[str, object], trusted: TrustedClasses) -> ClassOrigin:
     """The builder in a manifest; raises `ModelFolderError` for untrusted names."""
     classes: dict[str, Builder] = {}
     root = _read_node(manifest.get("root"), trusted, classes, 0)
     return ClassOrigin(root, classes)
 
 
-def _read_node(node: JsonValue, trusted: TrustedClasses, classes: dict[str, Builder], depth: int) -> Node:
+def _read_node(node: object, trusted: TrustedClasses, classes: dict[str, Builder], depth: int) -> Node:
     path = node.get("class") if isinstance(node, dict) else None
     if not isinstance(node, dict) or not isinstance(path, str) or depth > MAX_DEPTH:
         raise ModelFolderError("the manifest does not say what builds the model: save it again")
@@ -225,21 +225,21 @@ def _read_node(node: JsonValue, trusted: TrustedClasses, classes: dict[str, Buil
 
 def _trusted_object(path: str, trusted: TrustedClasses) -> Builder:
     """The class or function at a path: trusted by the caller, of torch, or an imported module class."""
-    given = trusted.find(path)
-    if given is not None:
-        return given
+    known = trusted.get(path)
+    if known is not None:
+        return known
     module, _, name = path.partition(":")
     if module.startswith(TORCH_LAYERS) and module.removeprefix(TORCH_LAYERS).isidentifier():
         with suppress(ImportError):
             import_module(module)
-    found = _imported_object(path)
-    if isinstance(found, type) and issubclass(found, nn.Module) and import_path(found) == path:
-        return found
-    if isinstance(found, FunctionType):
+    value = _imported_object(path)
+    if isinstance(value, type) and issubclass(value, nn.Module) and import_path(value) == path:
+        return value
+    if isinstance(value, FunctionType):
         raise ModelFolderError(
             f"the folder names the function {printable(path)}: pass classes=[{printable(name)}] to agree"
         )
-    passed = f"; of what was passed {closest_match_hint(path, trusted.names)}" if trusted.names else ""
+    passed = f"; of what was passed {closest_match_hint(path, sorted(trusted))}" if trusted else ""
     raise ModelFolderError(
         f"the folder names {printable(path)}, which is no module class that has been imported: import it first, or "
         "pass "

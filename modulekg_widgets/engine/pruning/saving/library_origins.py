@@ -1,4 +1,4 @@
-"""Builder of transformers models from their configuration."""
+"""Builders of the models of transformers, timm and diffusers, from what the library keeps in them."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: object) 
     yield TimmOrigin(name, {})
     before = attributes_before_cuts(cuts)
     kept = {key: before.get(key, state.get(key)) for key in RECORDED_ARGUMENTS}
-    found = {key: value for key, value in kept.items() if isinstance(value, int | str)}
-    yield TimmOrigin(name, {key: value for key, value in found.items() if key == "num_classes"})
-    yield TimmOrigin(name, found)
+    recorded = {key: value for key, value in kept.items() if isinstance(value, int | str)}
+    yield TimmOrigin(name, {key: value for key, value in recorded.items() if key == "num_classes"})
+    yield TimmOrigin(name, recorded)
 
 
-def read_timm_origin(manifest: Mapping[str, JsonValue]) -> TimmOrigin:
+def read_timm_origin(manifest: Mapping[str, object]) -> TimmOrigin:
     """The builder in a manifest; raises `ModelFolderError` for unknown architectures."""
     try:
         library = import_module(TIMM)
@@ -214,14 +214,14 @@ def _config_before(
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.all_paths()}
     inside = dict(_configurations_in(config))
-    found = {}
+    values = {}
     for path, before in attributes_before_cuts(cuts).items():
         holder, _, key = path.rpartition(".")
         module, _, attribute = holder.rpartition(".")
         keys = inside.get(id(states.get(module, {}).get(attribute)))
         if keys is not None:
-            found[(*keys, key)] = list(before) if isinstance(before, tuple) else before
-    return found
+            values[(*keys, key)] = list(before) if isinstance(before, tuple) else before
+    return values
 
 
 def _configurations_in(config: Configuration, keys: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -233,14 +233,14 @@ def _configurations_in(config: Configuration, keys: tuple[str, ...] = ()) -> Ite
 
 
 def read_transformers_origin(
-    manifest: Mapping[str, JsonValue], config: JsonValue, generation: JsonValue, trusted: TrustedClasses
+    manifest: Mapping[str, object], config: JsonValue, generation: JsonValue, trusted: TrustedClasses
 ) -> TransformersOrigin:
     """The builder in a folder; raises `ModelFolderError` for what the library would not build."""
     name = manifest.get("class")
     kernels = manifest.get("kernels", {})
     if not isinstance(name, str) or not isinstance(kernels, dict) or not isinstance(config, dict):
         raise ModelFolderError("the manifest names no class of transformers: save the model again")
-    own = trusted.find(name)
+    own = trusted.get(name)
     cls = own if isinstance(own, type) else _class_of_library(name, trusted)
     _checked(config)
     names = {"_attn_implementation", "_experts_implementation"}
@@ -258,7 +258,7 @@ def _class_of_library(name: str, trusted: TrustedClasses) -> type:
         raise MissingPackageError("the folder holds a model of transformers: pip install transformers") from error
     cls = getattr(library, name, None) if name.isidentifier() and not name.startswith("_") else None
     if not (isinstance(cls, type) and issubclass(cls, library.PreTrainedModel)):
-        hint = f", of which {', '.join(trusted.names)} were passed" if trusted.names else ""
+        hint = f", of which {', '.join(sorted(trusted))} were passed" if trusted else ""
         raise ModelFolderError(
             f"{printable(name)} is no model class of transformers: for one of your own pass "
             f"classes=[{printable(name)}]{hint}"
@@ -357,11 +357,11 @@ def diffusers_origin(model: nn.Module) -> DiffusersOrigin | None:
         return None
     if getattr(library, cls.__name__, None) is not cls:
         return None  # a class of the user's, which its path finds
-    given = {name: value for name, value in registered.items() if not name.startswith("_")}
-    return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(_as_lists(given))))
+    arguments = {name: value for name, value in registered.items() if not name.startswith("_")}
+    return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(_as_lists(arguments))))
 
 
-def read_diffusers_origin(manifest: Mapping[str, JsonValue]) -> DiffusersOrigin:
+def read_diffusers_origin(manifest: Mapping[str, object]) -> DiffusersOrigin:
     """The builder in a manifest; raises `ModelFolderError` for other classes."""
     try:
         library = import_module(DIFFUSERS)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TypedDict
+from typing import IO
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
-from modulekg_widgets.engine.json_types import JsonObject, JsonValue
-from modulekg_widgets.engine.pruning.saving.origin import Origin
+from modulekg_widgets.engine.json_types import JsonValue
 from modulekg_widgets.engine.safe_files import atomic_writer, parse_json, read_bounded
 
 MANIFEST = "modulekg.json"
@@ -76,10 +75,10 @@ def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
 def _check_target(folder: str) -> None:
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         raise ModelFolderError(f"{printable(folder)} is there, and no folder: name another one")
-    found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    if found and MANIFEST not in found:
+    existing = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if existing and MANIFEST not in existing:
         raise ModelFolderError(
-            f"{printable(folder)} is not empty ({printable(', '.join(found[:3]))}), and no model was saved there "
+            f"{printable(folder)} is not empty ({printable(', '.join(existing[:3]))}), and no model was saved there "
             "before: "
             "name a new folder"
         )
@@ -131,13 +130,9 @@ def read_json(folder: str, name: str) -> JsonValue:
     """The JSON document in a file; raises `ModelFolderError` for anything else."""
     content = read_bytes(folder, name)
     try:
-        return parse_json(content, _InvalidJSONError, MAX_PARTS, unique=True, doubles=True)
+        return parse_json(content, ValueError, MAX_PARTS, unique=True, doubles=True)
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{name} in {printable(folder)} is no JSON: {printable(str(error))}") from error
-
-
-class _InvalidJSONError(ValueError):
-    """A document is no valid JSON."""
 
 
 def check_foreign_files(folder: str, files: set[str]) -> None:
@@ -177,52 +172,31 @@ def plan_file_name(at: int) -> str:
     return f"plan-{at}.json"
 
 
-class ManifestDocument(TypedDict):
-    """The JSON document of a manifest."""
-
-    format: str
-    version: int
-    origin: dict[str, object]  # what builds the model
-    files: list[str]
-    cuts: int
-    from_pretrained: bool  # whether the library's own function loads the folder
-    reason: str
-    tied: dict[str, str]  # by each further name of a tensor its first
-    attributes: dict[str, object]  # numbers, texts and flags that the model has set since it was built
-
-
 @dataclass(frozen=True)
 class Manifest:
-    """The checked content of a manifest."""
+    """The manifest of a folder: its files, and what builds the model."""
 
-    origin: JsonObject
+    origin: Mapping[str, object]
     files: frozenset[str]
     cuts: int
-    tied: Mapping[str, str]
-    attributes: Mapping[str, object]
+    tied: Mapping[str, str]  # by each further name of a tensor its first
+    attributes: Mapping[str, object]  # numbers, texts and flags that the model has set since it was built
+    plain: bool = False  # whether the library's own `from_pretrained` loads the folder
+    reason: str = ""  # why not
 
-
-def manifest_document(
-    origin: Origin,
-    files: Sequence[str],
-    cuts: int,
-    plain: bool,
-    reason: str,
-    first_names: Mapping[str, str],
-    attributes: Mapping[str, object],
-) -> ManifestDocument:
-    """The JSON document of a manifest."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "origin": origin.document(),
-        "files": sorted([*files, MANIFEST]),
-        "cuts": cuts,
-        "from_pretrained": plain,
-        "reason": reason,
-        "tied": {name: first for name, first in first_names.items() if name != first},
-        "attributes": dict(attributes),
-    }
+    def document(self) -> dict[str, object]:
+        """The manifest as JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "origin": self.origin,
+            "files": sorted([*self.files, MANIFEST]),
+            "cuts": self.cuts,
+            "from_pretrained": self.plain,
+            "reason": self.reason,
+            "tied": dict(self.tied),
+            "attributes": dict(self.attributes),
+        }
 
 
 def read_manifest(folder: str) -> Manifest:
@@ -257,9 +231,9 @@ def _incomplete_error() -> ModelFolderError:
 
 
 def _texts(values: Iterable[JsonValue]) -> list[str]:
-    found = []
+    texts = []
     for value in values:
         if not isinstance(value, str):
             raise _incomplete_error()
-        found.append(value)
-    return found
+        texts.append(value)
+    return texts

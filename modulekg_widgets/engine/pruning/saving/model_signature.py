@@ -71,24 +71,24 @@ class ModelSignature:
     @cached_property
     def facts(self) -> Facts:
         """All facts that must be equal for two models to compute the same with equal tensors."""
-        found: Facts = {}
+        facts: Facts = {}
         for held in self.tensors:
             if self.first_names[held.name] != held.name:
-                found["tied", held.name] = self.first_names[held.name]
+                facts["tied", held.name] = self.first_names[held.name]
                 continue
-            found["dimensions", held.name] = held.tensor.dim()
-            found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
+            facts["dimensions", held.name] = held.tensor.dim()
+            facts.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
         read = _attributes_by_class(self._classes)
         for path, index in self.walked.all_paths():
             cls = nominal_class(self.walked.modules[index])
-            found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
+            facts["class", path] = f"{cls.__module__}.{cls.__qualname__}"
             if issubclass(cls, nn.ModuleList):
-                found["length", path] = len(self.walked.states[index][MODULES])
+                facts["length", path] = len(self.walked.states[index][MODULES])
             names = read[type(self.walked.modules[index])]
             for name, value in self.walked.states[index].items():
                 if is_structural(name) and name in names and _is_plain(value):
-                    found["attribute", path, name] = _comparable(value)
-        return found
+                    facts["attribute", path, name] = _comparable(value)
+        return facts
 
     @cached_property
     def config_read(self) -> Mapping[str, object]:

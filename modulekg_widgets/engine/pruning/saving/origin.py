@@ -1,4 +1,4 @@
-"""Builders of models as they were before their cuts."""
+"""Origins: what builds a model as it was before its cuts."""
 
 from __future__ import annotations
 
@@ -35,25 +35,19 @@ class Origin(Protocol):
         ...
 
 
-class TrustedClasses:
-    """The caller's classes and functions that a folder may name."""
+TrustedClasses = Mapping[str, Builder]  # by import path: the caller's classes and functions, which a folder may name
 
-    def __init__(self, classes: Sequence[object] = ()) -> None:
-        self._by_path: dict[str, Builder] = {}
-        for each in classes:
-            if not callable(each):
-                raise ModelFolderError(
-                    f"classes= has a {printable(type(each).__name__)}: pass classes, or functions that build a model"
-                )
-            self._by_path[import_path(each)] = each
 
-    def find(self, path: str) -> Builder | None:
-        """The object at a path, or None; nothing is imported."""
-        return self._by_path.get(path)
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._by_path)
+def trusted_classes(classes: Sequence[object]) -> TrustedClasses:
+    """The caller's classes by import path; raises `ModelFolderError` for what cannot be called."""
+    by_path: dict[str, Builder] = {}
+    for each in classes:
+        if not callable(each):
+            raise ModelFolderError(
+                f"classes= has a {printable(type(each).__name__)}: pass classes, or functions that build a model"
+            )
+        by_path[import_path(each)] = each
+    return by_path
 
 
 def import_path(value: Builder) -> str:
@@ -63,11 +57,11 @@ def import_path(value: Builder) -> str:
 
 def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
     """The old values of all attributes that the cuts change."""
-    found: dict[str, SizeValue] = {}
+    before_cuts: dict[str, SizeValue] = {}
     for cut in cuts:
         for path, (before, _) in cut.edits.all_attributes.items():
-            found.setdefault(path, before)
-    return found
+            before_cuts.setdefault(path, before)
+    return before_cuts
 
 
 def deep_copied(document: Mapping[str, JsonValue]) -> JsonObject:
