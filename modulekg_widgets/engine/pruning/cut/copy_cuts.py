@@ -15,8 +15,8 @@ from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizi
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, locate_attributes, locate_tensors, slicer
 from modulekg_widgets.engine.pruning.cut.receipt_parts import UncutTensors
 from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, describe_tensor, item_write
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 WRAPPED_ATTRIBUTE = "module"  # where AveragedModel and the wrappers for several devices keep the model that they wrap

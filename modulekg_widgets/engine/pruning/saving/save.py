@@ -45,7 +45,7 @@ from modulekg_widgets.engine.pruning.saving.model_signature import (
 from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
 from modulekg_widgets.engine.pruning.saving.tensor_file import SavedContent, cut_content, full_content, write_tensors
 from modulekg_widgets.engine.residuals.module_removal import paths_after
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 
 @dataclass(frozen=True)
