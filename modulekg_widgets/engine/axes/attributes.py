@@ -19,8 +19,8 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import modules_of
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
 from modulekg_widgets.engine.axes.terms.term_positions import format_term, positions
 from modulekg_widgets.engine.errors import UnknownAxisError, closest_match_hint, pluralize, printable
 from modulekg_widgets.engine.operators.recorded_call import CallRecord
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.identity.skeleton_source import Untold
 from modulekg_widgets.engine.identity.statistics import ModuleStatistics
 from modulekg_widgets.engine.identity.tensors import direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, Walk, class_name, nominal_class
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 
 # -------------------- Hyper-parameters of a module for display: its public attributes as plain values or short text
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     NATIVE,
@@ -21,7 +22,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     script_registry,
     type_of_script,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
 # the descriptors of torch itself: a subclass may define attributes of the same names

@@ -25,8 +25,8 @@ from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, p
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES, WRAPPER_ATTRIBUTES, type_of_script
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 # -------------------- Slots and dotted paths of the modules of a model, without the modules themselves
 

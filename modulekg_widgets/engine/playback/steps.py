@@ -32,9 +32,9 @@ from modulekg_widgets.engine.playback.summaries import (
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 MAX_STEPS = 10_000
 SKETCH_SIDE = 24  # pixels of the longer side of a channel in a sketch

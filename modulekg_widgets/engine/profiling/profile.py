@@ -27,10 +27,10 @@ from modulekg_widgets.engine.profiling.timing import (
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
 from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors
-from modulekg_widgets.engine.torch_runtime.state import set_mode, unwrapped
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.flops import sum_by_module
 from modulekg_widgets.engine.tracing.trace import trace_dataflow

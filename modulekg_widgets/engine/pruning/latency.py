@@ -28,8 +28,8 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import CutSandbox, run_as_cut
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 
 T = TypeVar("T")

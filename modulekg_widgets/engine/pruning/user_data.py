@@ -18,7 +18,7 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import batch_count, check_batches
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
-from modulekg_widgets.engine.torch_runtime.state import set_mode
+from modulekg_widgets.engine.torch_runtime.modules import set_mode
 
 Progress = tuple[int, int | None]  # how much is done, and of how much, where that is known
 MAX_VALUES = 20  # of one evaluation

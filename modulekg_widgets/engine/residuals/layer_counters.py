@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, index_prefix, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix, module_state
 
 log = logging.getLogger("modulekg_widgets")
 AttributeChanges = dict[str, tuple[Any, Any]]  # by path, before → after

@@ -11,8 +11,8 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.stand_ins import Placeholder
+from modulekg_widgets.engine.torch_runtime.modules import index_prefix
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import index_prefix
 
 
 @dataclass(frozen=True, slots=True)

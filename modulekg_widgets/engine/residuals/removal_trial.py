@@ -29,10 +29,10 @@ from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, 
 from modulekg_widgets.engine.residuals.trace_equivalence import is_equivalent_trace
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.modules import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import (

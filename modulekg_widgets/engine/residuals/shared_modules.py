@@ -11,8 +11,8 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.layer_counters import AttributeChanges
 from modulekg_widgets.engine.residuals.module_removal import MovedModule
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, index_prefix
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix
 
 SharedMoves = tuple[list[MovedModule], AttributeChanges]
 

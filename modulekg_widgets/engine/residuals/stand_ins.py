@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.modules import registry
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import registry
 
 Result = str | None | tuple[Any, ...]  # OUTPUT, None, or ("argument", position, keyword), or ("tuple" or "list", …)
 OUTPUT, ARGUMENT, TUPLE, LIST = "output", "argument", "tuple", "list"

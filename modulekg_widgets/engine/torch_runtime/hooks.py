@@ -13,13 +13,13 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD, module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
     COMPILED_CALL,
     hooks_of_all_modules_with_kwargs,
     plain_call_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import STANDARD, module_state
 
 OnEnter = Callable[[nn.Module, Any], Any]
 OnExit = Callable[..., object]

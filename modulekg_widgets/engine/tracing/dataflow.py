@@ -28,9 +28,9 @@ from modulekg_widgets.engine.errors import TraceError, UnknownNameError, Unknown
 from modulekg_widgets.engine.operators.arguments import schema_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded_call import CallRecord, Value, recorded_shape, sparse_element_count
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import entries, leaves
-from modulekg_widgets.engine.torch_runtime.state import is_script
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER

@@ -12,9 +12,9 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
 from modulekg_widgets.engine.operators.recorded_call import recorded_shape
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, leaves, tensors, with_leaves
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.tracing.argument_recorder import unwrap_tensor
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, unregistered_tensor

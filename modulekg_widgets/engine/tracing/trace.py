@@ -29,10 +29,10 @@ from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers
 from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import is_replicated, sharding_of, unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, ModuleNode, Modules, OperatorNode
 from modulekg_widgets.engine.tracing.leaked_tensors import LeakedTensors
 from modulekg_widgets.engine.tracing.recorder import Recorder, UntrackedMemoryError, recording

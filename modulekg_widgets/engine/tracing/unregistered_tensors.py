@@ -27,8 +27,8 @@ from modulekg_widgets.engine.torch_runtime.isolation.instances import (
     is_plain_object,
 )
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, PARAMETERS, address_of
-from modulekg_widgets.engine.torch_runtime.state import STANDARD, registered_tensors
 
 PARAMETER, BUFFER = "parameter", "buffer"
 ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer

@@ -30,9 +30,9 @@ from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.torch_runtime.private import schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 

@@ -21,8 +21,8 @@ from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------

@@ -34,7 +34,7 @@ from modulekg_widgets.engine.axes.proof.control_flow import (
     chosen_axes,
     traced_path,
 )
-from modulekg_widgets.engine.axes.proof.dtype_mode import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.term_positions import permuted_positions
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
@@ -43,9 +43,9 @@ from modulekg_widgets.engine.residuals.removal_trial import apply_removal
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, set_mode
 from modulekg_widgets.engine.torch_runtime.pytree import leaves, nested_rows, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import advance_rng, seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, set_mode
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 from modulekg_widgets.engine.tracing.unregistered_tensors import (

@@ -19,6 +19,7 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
 )
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -29,7 +30,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     packet_name_of,
     type_of_script,
 )
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:

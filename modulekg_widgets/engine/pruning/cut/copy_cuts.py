@@ -16,8 +16,8 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, locate_at
 from modulekg_widgets.engine.pruning.cut.receipt import Children, ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.receipt_parts import UncutTensors
 from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, describe_tensor, item_write
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 TensorDict = MutableMapping[Hashable, object]

@@ -19,6 +19,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, slicer
+from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -26,7 +27,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     SpectralParametrization,
     matrix_of_spectral,
 )
-from modulekg_widgets.engine.torch_runtime.state import ModuleState, module_state, registered_tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Tensor = torch.Tensor

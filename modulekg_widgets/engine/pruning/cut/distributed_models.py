@@ -8,6 +8,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors
 from modulekg_widgets.engine.torch_runtime.parallel import (
     DDP,
     is_in_live_ddp,
@@ -15,7 +16,6 @@ from modulekg_widgets.engine.torch_runtime.parallel import (
     sharding_of,
     sharding_of_tensor,
 )
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors
 
 UNWRAP_HINT = (
     "do it before wrapping; or take the model out (model = ddp.module), delete the wrapper, do the same in every "

@@ -23,7 +23,7 @@ from modulekg_widgets.engine.errors import CutError, closest_match_hint, printab
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
-from modulekg_widgets.engine.torch_runtime.state import ModuleState
+from modulekg_widgets.engine.torch_runtime.modules import ModuleState
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, ModelTensor, model_tensors_by_name
 
 Ints = NDArray[np.int64]

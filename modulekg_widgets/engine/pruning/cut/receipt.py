@@ -23,7 +23,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorTarget
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- The order of unused receipts on the same tensors, and how receipts are copied and pickled
 

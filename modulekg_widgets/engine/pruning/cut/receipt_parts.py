@@ -29,8 +29,8 @@ from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, config
 from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Items, Snapshot, Write, item_write
+from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
-from modulekg_widgets.engine.torch_runtime.state import ModuleState, module_state
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     attribute_swaps,
     named_registered_tensors,

@@ -18,8 +18,8 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, as_inte
 from modulekg_widgets.engine.residuals.module_removal import remove_modules
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
+from modulekg_widgets.engine.torch_runtime.modules import ModuleState
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import ModuleState
 from modulekg_widgets.engine.torch_runtime.threads import current_use, training_thread
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     PARAMETER,

@@ -19,9 +19,9 @@ from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor

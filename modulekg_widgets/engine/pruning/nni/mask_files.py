@@ -21,8 +21,8 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.pruning.nni.weight_channels import Side, WeightChannels
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Tensor = torch.Tensor

@@ -24,7 +24,7 @@ from modulekg_widgets.engine.pruning.saving.config_search import CandidateConfig
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, transformers_origin
 from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, differing_facts, is_set_by_forward
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 MAX_TRIES = 80  # models that are built to find what the configuration says of a plan
 PROBE_RATIO = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it

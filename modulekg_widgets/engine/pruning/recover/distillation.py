@@ -37,9 +37,9 @@ from modulekg_widgets.engine.pruning.cut.receipt import Receipt, Samples, sample
 from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.residuals.module_removal import paths_after
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
 from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # -------------------- The positions of the uncut model's values that remain in the cut model

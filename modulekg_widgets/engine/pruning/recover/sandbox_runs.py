@@ -28,10 +28,10 @@ from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode
 from modulekg_widgets.engine.torch_runtime.private import OpOverload, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import with_isolated_rng
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.tracing.unregistered_tensors import BUFFER, named_registered_tensors
 
 Tensor = torch.Tensor

@@ -26,8 +26,8 @@ from modulekg_widgets.engine.pruning.saving.origin import (
     deep_copied,
     import_path,
 )
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LIBRARY = "torch"
 CONTAINERS: dict[str, Callable[[OrderedDict[str, nn.Module]], nn.Module]] = {

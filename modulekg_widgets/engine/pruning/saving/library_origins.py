@@ -33,7 +33,7 @@ from modulekg_widgets.engine.pruning.saving.origin import (
     deep_copied,
     import_path,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- Builder of timm models from the name of their architecture
 

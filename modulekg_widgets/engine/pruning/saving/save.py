@@ -51,7 +51,7 @@ from modulekg_widgets.engine.pruning.saving.tensor_file import (
     write_tensors,
 )
 from modulekg_widgets.engine.residuals.module_removal import paths_after
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 
 @dataclass(frozen=True)

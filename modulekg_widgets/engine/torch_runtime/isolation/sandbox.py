@@ -22,10 +22,10 @@ from modulekg_widgets.engine.errors import ModelInUseError, printable
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow, can_swap_data
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_classes, preserved_memory
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
 from modulekg_widgets.engine.torch_runtime.process_settings import preserved_process_settings
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, Seed
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 from modulekg_widgets.engine.torch_runtime.threads import current_use
 
 T = TypeVar("T")

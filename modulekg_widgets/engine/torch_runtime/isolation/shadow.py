@@ -39,6 +39,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.instances import (
     slots,
     stores_arguments,
 )
+from modulekg_widgets.engine.torch_runtime.modules import REGISTRIES, STANDARD, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
     COMPILED_CALL,
@@ -50,7 +51,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     has_storage,
     is_traceable_wrapper_subclass,
 )
-from modulekg_widgets.engine.torch_runtime.state import REGISTRIES, STANDARD, is_script, module_state, unwrapped
 
 # -------------------- Copies of tensors for a shadow: on the same memory, or with memory of their own
 

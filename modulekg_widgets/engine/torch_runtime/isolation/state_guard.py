@@ -21,6 +21,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.captured_state import (
     is_user_module,
 )
 from modulekg_widgets.engine.torch_runtime.isolation.instances import slots
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -30,7 +31,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     set_versions,
     version_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity
 
 # two that put back at once would put back what the other one changed

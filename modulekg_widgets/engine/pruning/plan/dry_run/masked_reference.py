@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.proof.control_flow import Decisions, OperatorLimit, ReplayDecision, traced_path
-from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype, State, cast, is_constant, rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import ForceDtype, State, cast, is_constant, rescaled
 from modulekg_widgets.engine.axes.proof.list_proof import RouterOffsets, router_weights
 from modulekg_widgets.engine.axes.proof.verify import MIN_EFFECT, as_floats, max_difference, max_magnitude
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
@@ -34,10 +34,10 @@ from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, DecomposedLayers, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import set_mode
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors, with_leaves, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run_operator
 from modulekg_widgets.engine.tracing.trace import REAL, call_model

@@ -13,7 +13,7 @@ from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue, is_plain_object
 from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportion, Proportions
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 # --------------------
