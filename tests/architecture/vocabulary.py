@@ -73,11 +73,11 @@ TEXTBOOK = _words("""
     dependent depth derived design dict diff difference digest digester discrepancy diverged divergence domain
     domination donor duplicate effect eigenvalue element ensemble entropy entry equivalence equivalent error
     estimator evaluate evaluation evolution execution expert exponent expression fact factor factored factory
-    feature figure finite fit fitted fitting flatten flattening flow folded formula formulas fraction frequency
+    feature figure finite fit fitted fitting flatten flattening flow folded formulas fraction frequency
     frequent gaussian generate generated generation global gnn goal group hierarchy histogram history hyperparameter
     idempotent identity image imagenet increasing indexed indicator infeasible infer inferred influence info initial
     integer intercepted interception interceptor interleaved interval inverse isolated isolation kind kurtosis label
-    largest latency law leading leaf least length limit literal live liveness local locate locator log lookup loop
+    largest latency law leading leaf least length limit literal live liveness local locate locator log loop
     louvain magnitude manifest map marginal matcher matching matrix mean measurable measure measurement memory merge
     merged meshgrid method metric min minimum mismatch mixed mixture modality modularity moved movement mutation
     native nearest neighbor nested network noise nominal nondeterministic normal normalized number numbering
@@ -104,12 +104,12 @@ PLAIN = _words("""
     before best between body broken build building by bypass called can cancelled captured change changed check
     checked checker choice close closest closing commit comparable compare compatibility compatible compensate
     complete contain contained continue conversion copied copy covering create current dangerous deactivate default
-    describe described detailed detect differing direct disabled dispatched display distinct drawing dropped each
+    describe described detect differing direct disabled dispatched display distinct drawing dropped each
     editable edited editing effective empty end escape evenly example exist existing expected explain explicit
     extend external failed failure fast feeding field filter final find finding first fix fixed for force foreign
     form frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
     innermost inside installed instance into invalid is joining joint jump keep kg knowledge known large later
-    leaked leave legacy like likely line list loaded longest lower main major make match max may me measured miss
+    leaked leave legacy like line list loaded longest lower main major make match max may me measured miss
     missed missing modified modulekg most move named new no non nonempty normalize not note nothing num of offer on
     one only open option or other out outer outermost owned owner part pass pending per plain pluralize possible
     preserve preserved problem published put quoted raised read reason rebuild rebuilder rebuilt recover recovery
