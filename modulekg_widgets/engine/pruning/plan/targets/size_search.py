@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 
 RATIO_BISECTIONS = 24  # of the range of ratios: two that differ by less leave the same of every axis
 TILT_BISECTIONS = 12  # of the range of tilts, where several sizes are asked for
@@ -59,7 +59,7 @@ class SizeSearch:
     met, by axes that cost more of the one than of the other.
     """
 
-    def __init__(self, counts: Counts, formula: SizeFormula, scores: Sequence[Floats], is_budget: bool = False) -> None:
+    def __init__(self, counts: Counts, formula: SizeModel, scores: Sequence[Floats], is_budget: bool = False) -> None:
         self.counts = counts
         self.formula = formula
         self.is_budget = is_budget
