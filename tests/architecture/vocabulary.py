@@ -53,7 +53,7 @@ JUPYTER = _words("""
     deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event exchange expanded
     expansion explorer export exporter extension folder format formatter front gc gexf graph graphml hash header
     heap heatmap hexdigest host html id importable importer indexing inline insert interrupted item json jsonld key
-    keyword lab lapack library link linking listener load loader loading location logarithmic logged logger lossless
+    keyword lab lapack library link linking listener load loader location logarithmic logged logger lossless
     machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook object packable
     package packed packing palette panel parser paused persistent picture pill playback player plot plugin png point
     polyline postgres prefixed preview printable process program property qualified question raster readable reader
@@ -107,8 +107,8 @@ PLAIN = _words("""
     describe described detailed detect differing direct disabled dispatched display distinct drawing dropped each
     editable edited editing effective empty end escape evenly example exist existing expected explain explicit
     extend external failed failure fast feeding field filter final find finding first fix fixed for force foreign
-    form frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
-    innermost inside installed instance into invalid is joining joint jump keep kg knowledge known large later
+    form frame from fullest get guard handle has have hidden hint hooked idle if import in inactive individual
+    innermost inside installed instance into is joining joint jump keep kg knowledge known large later
     leaked leave legacy like likely line list loaded longest lower main major make match max may me measured miss
     missed missing modified modulekg most move named new no non nonempty normalize not note nothing num of offer on
     one only open option or other out outer outermost owned owner part pass pending per plain pluralize possible
