@@ -103,8 +103,8 @@ def cut(
     optimizers = named_optimizers(optimizer)
     if optimizers:
         of_model = [held.tensor for held in named_registered_tensors(walked, walked.all_paths())]
-        edited, gone = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
-        changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
+        edited, removed = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
+        changed += [OptimizerState(each, edited, of_model, removed, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with copy_error_context(at):

@@ -90,7 +90,7 @@ def _values_after_cut(
 ) -> Values:
     """The new values of a model's tensors after the cut."""
     values = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), values)
+    statistics = run_as_cut(model, edits, training, lambda sandbox: recalibrated_statistics(sandbox, batches), values)
     return {**values, **statistics}
 
 
