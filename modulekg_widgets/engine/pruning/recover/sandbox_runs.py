@@ -164,7 +164,7 @@ def _items_outside_modes(batches: Iterable[object]) -> Iterator[object]:
         yield item
 
 
-# -------------------------------------------------------------------- stages
+# -------------------------------------------------------------------- sandboxes
 
 
 class CutSandbox:
@@ -206,7 +206,7 @@ def run_as_cut(
             raise CutError(
                 f"{printable(name)} is on the meta device and has no data: batches cannot go through the model"
             )
-    with disable_current_modes():  # of a stage around this one, on which the model itself counts as left
+    with disable_current_modes():  # of a sandbox around this one, on which the model itself counts as left
         before = {name: place.tensor.detach() for place in locate_tensors(walked, edits) for name in place.edit.names}
         derived = recomputed_values(walked, edits, values)
     slice_of = slicer(edits, before.__getitem__)
