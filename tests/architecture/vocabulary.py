@@ -53,13 +53,13 @@ JUPYTER = _words("""
     deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
     exchange expanded expansion explorer export exporter extension folder format formatter front gc gexf graph
     graphml hash header heap heatmap hexdigest host html id importable importer indexing inline insert interrupted
-    item json jsonld key keyword lab lapack library link linking listener load loader loading location logarithmic
-    logged logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx
-    notebook object packable package packed packing palette panel parser paused persistent picture pill playback
-    player plot plugin png point polyline postgres prefixed preview printable process program property qualified
-    question readable reader rect referenced renamed repository ring row schema scheme scope selectable self series
-    server session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version
-    visible walk wandb warning widget wire workbench writer xml zip
+    item json jsonld key keyword lab lapack library link linking listener load loader location logarithmic logged
+    logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook
+    object packable package packed packing palette panel parser paused persistent picture pill playback player plot
+    plugin png point polyline postgres prefixed preview printable process program property qualified question
+    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series server
+    session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version visible
+    walk wandb warning widget wire workbench writer xml zip
 """)
 
 # statistics, graphs, compilers, machine learning
@@ -106,19 +106,19 @@ PLAIN = _words("""
     describe described detect differing direct disabled dispatched display distinct drawing dropped each edited
     editing effective empty end escape evenly example exist existing expected explain explicit extend external
     failed failure fast feeding field filter final find finding first fix fixed for force foreign form frame from
-    full fullest get guard handle has have hidden hint hooked idle if import in inactive individual innermost inside
-    installed instance into invalid is joining joint jump keep kg knowledge known large later leaked leave legacy
-    like line list loaded longest lower main major make match max may me measured miss missed missing modified
-    modulekg most move named new no non nonempty normalize not note nothing num of offer on one only open option or
-    other out outer outermost owned owner part pass pending per plain pluralize possible preserve preserved problem
-    published put quoted raised read reason rebuild rebuilder rebuilt recover recovery reduced refuse rejection
-    relocate remaining removable removal remove removed renumber reopened reordered repair repeated replace
-    replaceable replicated report reset resizer resizing rewrite safe same save second separate separated set
-    setting share shared short shortened show side similar single skipped sliced slow small spaced stance start stop
-    store suggest suggestion to too tracked trusted try uncalled uncaptured unchanged undecided underlying undo
-    unique unknown unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused
-    unwritable unzero up upcast update updated use used weak when whole with without word work working wrapped
-    writable write writing wrong
+    fullest get guard handle has have hidden hint hooked idle if import in inactive individual innermost inside
+    installed instance into is joining joint jump keep kg knowledge known large later leaked leave legacy like line
+    list loaded longest lower main major make match max may me measured miss missed missing modified modulekg most
+    move named new no non nonempty normalize not note nothing num of offer on one only open option or other out
+    outer outermost owned owner part pass pending per plain pluralize possible preserve preserved problem published
+    put quoted raised read reason rebuild rebuilder rebuilt recover recovery reduced refuse rejection relocate
+    remaining removable removal remove removed renumber reopened reordered repair repeated replace replaceable
+    replicated report reset resizer resizing rewrite safe same save second separate separated set setting share
+    shared short shortened show side similar single skipped sliced slow small spaced stance start stop store suggest
+    suggestion to too tracked trusted try uncalled uncaptured unchanged undecided underlying undo unique unknown
+    unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused unwritable unzero up
+    upcast update updated use used weak when whole with without word work working wrapped writable write writing
+    wrong
 """)
 
 # words that no file, class or public function has, and better ones

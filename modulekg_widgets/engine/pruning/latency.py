@@ -50,7 +50,7 @@ def compare_latency(
     """Time the model with one set of edits and with another, in turn."""
 
     def beside(uncut: TimedModel) -> LatencyComparison:
-        with disable_current_modes():  # of that look, for which the model itself is out of bounds
+        with disable_current_modes():  # of that sandbox, for which the model itself is out of bounds
             return time_cut_copy(model, after, call, lambda cut: _interleaved_runs(uncut, cut, min_runs, seconds))
 
     if before.tensors or before.attributes or before.removal:

@@ -98,8 +98,8 @@ class BlockInfluence(Criterion):
         sums, counts = [0.0] * len(blocks), [0] * len(blocks)
 
         @contextmanager
-        def watch(stage: Sandbox) -> Iterator[None]:
-            with recorder.recording(stage):
+        def watch(sandbox: Sandbox) -> Iterator[None]:
+            with recorder.recording(sandbox):
                 yield
             for at, (start, end) in enumerate(ends):
                 if start in recorder.values and end in recorder.values:
@@ -155,13 +155,13 @@ class _ValueRecorder:
             self._wanted.setdefault((location.path, location.number), []).append(location)
 
     @contextmanager
-    def recording(self, stage: Sandbox) -> Iterator[None]:
+    def recording(self, sandbox: Sandbox) -> Iterator[None]:
         """Record the module calls of a sandbox."""
         paths = {path for path, _ in self._wanted}
-        self._paths = {id(stage.of(self.graph.modules[path].module)): path for path in paths}
+        self._paths = {id(sandbox.of(self.graph.modules[path].module)): path for path in paths}
         self._numbers = dict.fromkeys(paths, 0)
         self._open: list[tuple[nn.Module, int]] = []
-        with module_call_hooks(stage.copies, self._on_call, self._on_return):
+        with module_call_hooks(sandbox.copies, self._on_call, self._on_return):
             yield
 
     def _on_call(self, module: nn.Module, args: Args) -> None:

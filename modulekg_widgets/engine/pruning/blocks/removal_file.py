@@ -31,7 +31,7 @@ def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> JsonObj
     }
 
 
-def parse_removal(document: Mapping[str, JsonValue]) -> tuple[tuple[str, ...], ModuleRemoval]:
+def parse_removal(document: Mapping[str, object]) -> tuple[tuple[str, ...], ModuleRemoval]:
     """The block paths and the removal of a plan file; raises `PlanFileError` for any other content."""
     blocks = tuple(_path(path) for path in _list(document.get("blocks"), "blocks"))
     modules = tuple(_module(entry) for entry in _list(document.get("removed"), "removed"))

@@ -201,12 +201,12 @@ class CutDict(ReceiptPart):
             before, edit = self._before[key], self._edits.get(key)
             part = before if edit is None else edit.slice(before)
             new = self._values.get(key)
-            stays = now.detach()
+            kept = now.detach()
             if new is not None and torch.equal(now, self._after[key]):
-                stays = part
+                kept = part
             elif new is not None and new.is_sum:
-                stays = now.detach() - (self._after[key] - part)
-            yield item_write(self._target, key, stays if edit is None else edit.scatter(stays, before.detach()))
+                kept = now.detach() - (self._after[key] - part)
+            yield item_write(self._target, key, kept if edit is None else edit.scatter(kept, before.detach()))
 
     def _current_values(self) -> dict[Hashable, torch.Tensor]:
         return {

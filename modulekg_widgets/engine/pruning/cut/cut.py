@@ -25,7 +25,14 @@ from modulekg_widgets.engine.pruning.cut.copy_cuts import (
     tensors_by_model_name,
 )
 from modulekg_widgets.engine.pruning.cut.derived_state import derived_states, recomputed_values
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit, TensorTarget, locate_tensors
+from modulekg_widgets.engine.pruning.cut.edits import (
+    Edits,
+    NewValue,
+    TensorEdit,
+    TensorTarget,
+    locate_tensors,
+    tensors_with_names,
+)
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers, OptimizerState, named_optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Children, FinalReceipt, Receipt, ReceiptPart, sample_weights
 from modulekg_widgets.engine.pruning.cut.receipt_parts import (
@@ -103,8 +110,8 @@ def cut(
     optimizers = named_optimizers(optimizer)
     if optimizers:
         of_model = [held.tensor for held in named_registered_tensors(walked, walked.all_paths())]
-        edited, gone = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
-        changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
+        edited, removed = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
+        changed += [OptimizerState(each, edited, of_model, removed, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with copy_error_context(at):
@@ -184,24 +191,15 @@ def _cut_parts(
 def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
     """Edits that keep all positions of tensors that get a new value only."""
     others = values.keys() - {name for edit in edits.tensors for name in edit.names}
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()) if others else ():
-        names.setdefault(id(held.tensor), []).append(held.name)
-        tensors[id(held.tensor)] = held.tensor
-    for key, every in names.items():
-        if not others.isdisjoint(every):
-            yield TensorEdit(tuple(every), tuple(tensors[key].shape), {})
+    for tensor, names in tensors_with_names(walked) if others else ():
+        if not others.isdisjoint(names):
+            yield TensorEdit(names, tuple(tensor.shape), {})
 
 
 def _removed_tensors(walked: Walk, edits: Edits) -> list[torch.Tensor]:
     """The tensors that belong only to removed modules."""
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()) if edits.removal else ():
-        names.setdefault(id(held.tensor), []).append(held.name)
-        tensors[id(held.tensor)] = held.tensor
-    return [tensors[key] for key, every in names.items() if edits.removal.removes_all(every)]
+    every = tensors_with_names(walked) if edits.removal else []
+    return [tensor for tensor, names in every if edits.removal.removes_all(names)]
 
 
 def _receipt_title(targets: Sequence[TensorTarget], edits: Edits, copies: int) -> str:

@@ -24,7 +24,12 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
 from modulekg_widgets.engine.torch_runtime.modules import ModuleState
-from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, ModelTensor, model_tensors_by_name
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    ATTRIBUTE,
+    ModelTensor,
+    model_tensors_by_name,
+    named_registered_tensors,
+)
 
 Ints = NDArray[np.int64]
 SizeValue = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
@@ -216,6 +221,16 @@ def locate_tensors(model: nn.Module | Walk, edits: Edits) -> list[TensorTarget]:
     for each in held.values():
         names.setdefault(id(each.tensor), set()).add(each.name)
     return [_tensor_target(held, names, edit) for edit in edits.tensors]
+
+
+def tensors_with_names(walked: Walk) -> list[tuple[torch.Tensor, tuple[str, ...]]]:
+    """Each parameter and buffer with all of its names."""
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, torch.Tensor] = {}
+    for held in named_registered_tensors(walked, walked.all_paths()):
+        names.setdefault(id(held.tensor), []).append(held.name)
+        tensors[id(held.tensor)] = held.tensor
+    return [(tensors[key], tuple(every)) for key, every in names.items()]
 
 
 def _tensor_target(held: dict[str, ModelTensor], names: dict[int, set[str]], edit: TensorEdit) -> TensorTarget:

@@ -24,12 +24,13 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     locate_attributes,
     locate_tensors,
     slicer,
+    tensors_with_names,
 )
 from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, configurations
 from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Items, Snapshot, Write, item_write
-from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state
+from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     attribute_swaps,
@@ -409,14 +410,13 @@ def layers_to_flatten(walked: Walk, targets: Iterable[TensorTarget]) -> list[nn.
 def flattening_edits(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> list[TensorEdit]:
     """Edits without changes for weights that only flattening moves."""
     edited = {name for edit in edits.tensors for name in edit.names}
-    states = {id(module_state(layer)) for layer in layers}
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()):
-        names.setdefault(id(held.tensor), []).append(held.name)
-        if id(held.state) in states and held.name not in edited:
-            tensors[id(held.tensor)] = held.tensor
-    return [TensorEdit(tuple(names[key]), tuple(tensor.shape), {}) for key, tensor in tensors.items()]
+    weights = {id(tensor) for layer in layers for tensor in registered_tensors(module_state(layer)).values()}
+    every = tensors_with_names(walked) if weights else []
+    return [
+        TensorEdit(names, tuple(tensor.shape), {})
+        for tensor, names in every
+        if id(tensor) in weights and edited.isdisjoint(names)
+    ]
 
 
 class UncutTensors(ReceiptPart):

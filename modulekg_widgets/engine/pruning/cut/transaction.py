@@ -223,18 +223,18 @@ Slicer = Callable[[TensorEdit, Tensor], Tensor]
 
 
 def apply_edits(
-    walk: Walk, stage: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
+    walk: Walk, sandbox: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
 ) -> None:
     """Apply edits to the modules of a sandbox; `others` are further tensors by name."""
     new: dict[int, Tensor] = {}
     targets = locate_tensors(walk, edits)
     for target in targets:
-        new[id(target.tensor)] = stage.hold(
+        new[id(target.tensor)] = sandbox.hold(
             target.tensor, _as_parameter_like(target.tensor, slice_of(target.edit, target.tensor))
         )
     for held in list(named_registered_tensors(walk, walk.all_paths())) if new or others else ():
         if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
-            new[id(held.tensor)] = stage.hold(held.tensor, _as_parameter_like(held.tensor, others[held.name]))
+            new[id(held.tensor)] = sandbox.hold(held.tensor, _as_parameter_like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
     set_unregistered_tensors(

@@ -116,7 +116,7 @@ class Activation(Criterion):
         weights = weights_of(axes, "activation")
         readings = ActivationSums(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
-        calibration.run(lambda stage: _recording_activations(readings, stage))
+        calibration.run(lambda sandbox: _recording_activations(readings, sandbox))
         readings.add_to_index_sums()
         scores = means_or_magnitudes(index_sums)
         if self.weighted:
@@ -229,14 +229,14 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
 class _ActivationMode(OperatorMode):
     """Records the selected values during one forward pass."""
 
-    def __init__(self, readings: ActivationSums, stage: Sandbox) -> None:
+    def __init__(self, readings: ActivationSums, sandbox: Sandbox) -> None:
         super().__init__()
         self._readings = readings
         self._call_counts: Counter[str] = Counter()
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[TensorNames, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.index_sums.axes.graph
-        walked = walk(graph.model).with_modules(stage.modules)
+        walked = walk(graph.model).with_modules(sandbox.modules)
         ranges = {}
         for held in model_tensors_by_name(walked, graph.state).values():
             node, tensor = graph.state.get(held.name), held.tensor
@@ -292,8 +292,8 @@ class _ActivationMode(OperatorMode):
 
 
 @contextmanager
-def _recording_activations(readings: ActivationSums, stage: Sandbox) -> Iterator[None]:
+def _recording_activations(readings: ActivationSums, sandbox: Sandbox) -> Iterator[None]:
     """Record activations with recurrent layers as single operators, as in the trace."""
-    watch = _ActivationMode(readings, stage)
+    watch = _ActivationMode(readings, sandbox)
     with DecomposedLayers(), watch, WholeRecurrentLayers(watch):
         yield

@@ -133,8 +133,8 @@ class Calibration:
             args, kwargs = self._prepared_call(
                 self.graph.call if self.batches is None else model_inputs(batch, self.graph.call)
             )
-            with torch.no_grad(), watch(self.stage):
-                self._output(self.stage.model, args, kwargs)
+            with torch.no_grad(), watch(self.sandbox):
+                self._output(self.sandbox.model, args, kwargs)
 
         return self._run_batches(use)
 
@@ -173,7 +173,7 @@ class Calibration:
     @contextmanager
     def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
         """The parameters times their gates, all of which are 1, and the gates."""
-        copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
+        copies = {node: self.sandbox.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
         smooth = [copy for copy in copies.values() if _is_smooth(copy)]
         device = smooth[0].device if smooth else torch.device("cpu")
         is_double = any(copy.dtype in (torch.float64, torch.complex128) for copy in smooth)
@@ -189,7 +189,7 @@ class Calibration:
                     continue
                 factor = gates.factor(node, factors).to(copy.device, copy.dtype)
                 with torch.enable_grad():
-                    if self.stage.shadow is None or type(copy) not in (Tensor, nn.Parameter):
+                    if self.sandbox.shadow is None or type(copy) not in (Tensor, nn.Parameter):
                         scaled[node] = copy * factor
                     else:  # in place, so that all that leads to it finds it, as what a recurrent layer holds beside
                         scaled[node] = copy.mul_(factor)
@@ -220,10 +220,10 @@ class Calibration:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
         return count
 
-    def _run_in_sandbox(self, use: Callable[[object], None], stage: Sandbox) -> int:
+    def _run_in_sandbox(self, use: Callable[[object], None], sandbox: Sandbox) -> int:
         count = 0
-        self.stage = stage
-        set_mode(stage.states, self.training)
+        self.sandbox = sandbox
+        set_mode(sandbox.states, self.training)
         for batch in [self.graph.call] if self.batches is None else self.batches:
             self._batch_label = "what the trace was called with" if self.batches is None else f"batch {count}"
             try:
@@ -243,7 +243,7 @@ class Calibration:
     def _leaves_and_loss(self, batch: object, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
         """Leaves that share the parameters' memory, and the loss as a function of them."""
         live = live_parameters(self.graph, self.more)
-        leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
+        leaves = {node: self._leaf(self.sandbox.of(tensor)) for node, tensor in live.items()}
         value = self._loss_with(batch, loss, {**leaves, **self._usable_buffers(live)})
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
 
@@ -251,7 +251,7 @@ class Calibration:
         """Copies of other buffers that were made in inference mode, which take no gradients."""
         others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
         buffers = live_parameters(self.graph, others)
-        return {node: self.stage.of(buffers[node]).clone() for node in others if buffers[node].is_inference()}
+        return {node: self.sandbox.of(buffers[node]).clone() for node in others if buffers[node].is_inference()}
 
     def _loss_with(self, batch: object, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
         """The loss of a batch with other tensors in place of the parameters."""
@@ -260,7 +260,7 @@ class Calibration:
         named = {name: stand_ins[node] for name, node in self.graph.state.items() if node in stand_ins}
         with torch.enable_grad():
             run = torch.func.functional_call
-            output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
+            output = self._output(run, (self.sandbox.model, named, args, kwargs), {"tie_weights": False})
             targets = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
             try:
                 value = loss(output, *targets)
@@ -273,7 +273,7 @@ class Calibration:
 
     def _leaf(self, copy: Tensor) -> Tensor:
         value = copy.clone() if copy.is_inference() else copy.detach()  # one of inference mode takes no gradients
-        return self.stage.hold(copy, value.requires_grad_(_is_smooth(copy)))
+        return self.sandbox.hold(copy, value.requires_grad_(_is_smooth(copy)))
 
     def _output(self, run: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
         try:

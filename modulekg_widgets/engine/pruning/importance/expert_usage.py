@@ -61,7 +61,7 @@ class ExpertUsage(Criterion):
         usage = {find(axis): np.zeros(axis.size) for axis in (*(c[2] for c in callees), *(e[2] for e in elements))}
         if usage:
             calibration = Calibration(axes.graph, self.batches, self.training)
-            calibration.run(lambda stage: _recording_usage(axes, callees, elements, usage, stage))
+            calibration.run(lambda sandbox: _recording_usage(axes, callees, elements, usage, sandbox))
         scores: Scores = {}
         for axis, sums in usage.items():
             for atom in set(terms).intersection(atoms(axis)):
@@ -105,10 +105,10 @@ def _recording_usage(
     callees: Sequence[ExpertCall],
     elements: Sequence[ListedExpert],
     usage: dict[Term, Vector],
-    stage: Sandbox,
+    sandbox: Sandbox,
 ) -> Iterator[None]:
     """Add the module calls of a forward pass to the usage."""
-    own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
+    own = dict(zip(map(id, walk(axes.graph.model).modules), sandbox.modules, strict=True))
     watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
     listed = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in elements}
     inside = False  # of a call that is made to see what each expert adds
@@ -126,7 +126,7 @@ def _recording_usage(
             finally:
                 inside = False
 
-    with module_call_hooks(stage.copies, lambda module, args: None, left):
+    with module_call_hooks(sandbox.copies, lambda module, args: None, left):
         yield
 
 

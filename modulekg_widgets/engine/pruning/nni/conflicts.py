@@ -43,8 +43,8 @@ class Conflict:
 
     def __str__(self) -> str:
         asked = "; ".join(f"{printable(name)} asks for {_shortened(indices)}" for name, indices in self.asked.items())
-        goes = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
-        return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {goes}"
+        removed = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
+        return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {removed}"
 
 
 class FixedMasks(MaskDict):
@@ -149,17 +149,17 @@ def find_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
 def _axis_conflict(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     asked = agreement.requested_zeros[atom]
     keep = agreement.keeps.get(atom)
-    goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
-    if not (asked & ~goes).any() and not goes.all():
+    removed = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
+    if not (asked & ~removed).any() and not removed.all():
         return None
     axis = agreement.axes.of(atom)
     by_layer = _requests_by_layer(agreement, atom)
     if atom.frozen is not None:
         return Conflict(FROZEN, axis.name, by_layer, [], str(atom.frozen))
-    if goes.all():
+    if removed.all():
         return Conflict(EMPTY, axis.name, by_layer, [], "one index at least must stay")
     reason = "an index goes when all that make it mask it, or all that read it"
-    return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(goes).tolist(), reason)
+    return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(removed).tolist(), reason)
 
 
 def _requests_by_layer(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
@@ -193,8 +193,8 @@ def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
                 {*requested.get(request.name, ()), *np.flatnonzero(~request.alive).tolist()}
             )
         name = format_term(requests[0].term, lambda atom: agreement.axes.of(atom).name)
-        goes = np.flatnonzero(agreement.removed_positions(requests[0])).tolist()
-        yield Conflict(GROUP, name, requested, goes, "the same positions must go in each group, or a whole group")
+        removed = np.flatnonzero(agreement.removed_positions(requests[0])).tolist()
+        yield Conflict(GROUP, name, requested, removed, "the same positions must go in each group, or a whole group")
 
 
 def _dimension_key(term: Term) -> object:

@@ -54,9 +54,9 @@ class MaskAgreement:
         read = _MaskPropagation(self).zeros_at_readers
         self.keeps: KeepMasks = {}
         for atom, asked in self.requested_zeros.items():
-            goes = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
-            if atom.frozen is None and goes.any():
-                self.keeps[atom] = ~goes
+            removed = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
+            if atom.frozen is None and removed.any():
+                self.keeps[atom] = ~removed
 
     @property
     def emptied_axes(self) -> list[Term]:
@@ -136,10 +136,10 @@ def _mask_requests(reading: MaskReading, conv_prune_dim: int | None) -> Iterator
             continue  # a bias, say: it follows the weight
         name = mask.module if mask.target == "weight" else mask.name
         for dim, term in enumerate(reading.axes.inference.dims(mask.node)):
-            gone = mask.slices.get(dim)
-            if gone:
+            removed = mask.slices.get(dim)
+            if removed:
                 alive = np.ones(term.size, dtype=bool)
-                alive[gone] = False
+                alive[removed] = False
                 zeros = masked_indices(term, alive)
                 yield MaskRequest(name, mask.module, mask.target, mask.node, dim, None, term, alive, zeros, gates)
 

@@ -58,9 +58,9 @@ class TensorMask:
         """The fully masked positions by dimension."""
         positions = {}
         for at in range(self.keep.dim()):
-            gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
-            if bool(gone.any()):
-                positions[at] = gone.nonzero().flatten().tolist()
+            removed = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
+            if bool(removed.any()):
+                positions[at] = removed.nonzero().flatten().tolist()
         return positions
 
     @property
@@ -101,9 +101,9 @@ class MaskReading:
         channels = {}
         for layer, sides in self.sides.items():
             keep = self.keep.get(layer.weight)
-            gone = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
-            if gone:
-                channels[layer.name] = gone
+            removed = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
+            if removed:
+                channels[layer.name] = removed
         return channels
 
     @property
@@ -125,7 +125,7 @@ class MaskReading:
     def __str__(self) -> str:
         lines = [f"masks of {len(self.masks)} tensors"]
         for title, channels in (("output", self.outputs), ("input", self.inputs)):
-            lines += [f"{printable(name)}: {len(gone)} {title} channels are zero" for name, gone in channels.items()]
+            lines += [f"{printable(name)}: {len(own)} {title} channels are zero" for name, own in channels.items()]
         for name, count in self.fine_grained.items():
             lines.append(f"{printable(name)}: fine-grained, {count} zeros that cannot be cut")
         return "\n".join(lines)

@@ -132,12 +132,12 @@ def _is_view_of_weight(node: DataNode, layer: Layer) -> bool:
 
 def masked_indices(term: Term, unmasked: Flags) -> dict[Term, Flags]:
     """The indices of each atom of a dimension with no unmasked position."""
-    gone: dict[Term, Flags] = {}
+    removed: dict[Term, Flags] = {}
     for atom, index in occurrences(term):
         if atom is not None:
             lives = np.bincount(index[(index >= 0) & unmasked], minlength=atom.size) > 0
-            gone[atom] = gone.get(atom, True) & ~lives  # type: ignore[assignment]
-    return {atom: flags for atom, flags in gone.items() if flags.any()}
+            removed[atom] = removed.get(atom, True) & ~lives  # type: ignore[assignment]
+    return {atom: flags for atom, flags in removed.items() if flags.any()}
 
 
 def grouped_axes(sides: WeightChannels) -> frozenset[Term]:

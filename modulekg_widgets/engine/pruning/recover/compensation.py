@@ -55,9 +55,9 @@ class LeastSquaresSums:
             return torch.zeros(*size, dtype=accumulation_dtype(like), device=like.device)
 
         self._positions = torch.from_numpy(edit.kept[reads]).to(like.device)
-        stays, size = len(self._positions), edit.shape[reads]
-        self._sum_now, self._sum_before = zeros(stays), zeros(size)
-        self._products, self._cross_products = zeros(stays, stays), zeros(stays, size)
+        kept_size, size = len(self._positions), edit.shape[reads]
+        self._sum_now, self._sum_before = zeros(kept_size), zeros(size)
+        self._products, self._cross_products = zeros(kept_size, kept_size), zeros(kept_size, size)
         self._count = 0
 
     def add(self, now: Tensor, before: Tensor) -> None:
@@ -78,13 +78,13 @@ class LeastSquaresSums:
         if centred:
             products = products - torch.outer(self._sum_now, self._sum_now) / count
             across = across - torch.outer(self._sum_now, self._sum_before) / count
-        lacking = across.clone()
-        lacking[:, self._positions] -= products
+        residual_products = across.clone()
+        residual_products[:, self._positions] -= products
         ridge = RIDGE * float(products.diagonal().mean()) or 1.0
         factor, failed = torch.linalg.cholesky_ex(
             products + ridge * torch.eye(len(products), dtype=products.dtype, device=products.device)
         )
-        added = torch.zeros_like(lacking) if bool(failed) else torch.cholesky_solve(lacking, factor)
+        added = torch.zeros_like(residual_products) if bool(failed) else torch.cholesky_solve(residual_products, factor)
         constant = torch.zeros_like(self._sum_before)
         if centred:
             constant = (self._sum_before - self._sum_now @ added) / count
@@ -181,13 +181,13 @@ class _Fitting:
     """Fits the layers in forward order, each after all earlier ones are cut and compensated."""
 
     def __init__(
-        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: AxisNames
+        self, sandbox: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: AxisNames
     ) -> None:
-        self._stage, self._reference, self._batches, self._axes = stage, reference, batches, axes
+        self._sandbox, self._reference, self._batches, self._axes = sandbox, reference, batches, axes
         self._fit_on, self._held_out = parts
         # parameters get other memory and are not written, buffers may be
         self._start = {name: tensor.detach() if name in reference.full else tensor.detach().clone()
-                       for name, tensor in stage.tensors.items()}  # fmt: skip
+                       for name, tensor in sandbox.tensors.items()}  # fmt: skip
         self.rows: list[CompensationRow] = []
         self._trials: dict[str, _LayerTrial] = {}
 
@@ -209,7 +209,7 @@ class _Fitting:
         """Fit the layers that read one value."""
         if not trials:
             return
-        renewal = RecalibrationMode(self._stage)
+        renewal = RecalibrationMode(self._sandbox)
         for call in self._fit_on:
             self._run_layers(call, trials, _LayerTrial.learn, renewal)
         self._set_values(renewal.values())
@@ -245,8 +245,8 @@ class _Fitting:
                 raise StopForward
 
         try:
-            with around or nullcontext(), LayerCallMode({name: self._stage.tensors[name] for name in by_name}, see):
-                self._batches.run(self._stage.model, call)
+            with around or nullcontext(), LayerCallMode({name: self._sandbox.tensors[name] for name in by_name}, see):
+                self._batches.run(self._sandbox.model, call)
         except StopForward:
             return
         for name, count in left.items():
@@ -255,7 +255,7 @@ class _Fitting:
 
     def _set_values(self, values: Mapping[str, NewValue]) -> None:
         for name, new in values.items():
-            self._stage.set_value(name, new.tensor)
+            self._sandbox.set_value(name, new.tensor)
 
     # ------------------------------------------------------------ as a whole
 
@@ -305,20 +305,20 @@ class _Fitting:
         None where the model gives no numbers that can be compared, as where it gives indices.
         """
         for name, value in self._start.items():
-            self._stage.set_value(name, value if name in self._reference.full else value.clone())
+            self._sandbox.set_value(name, value if name in self._reference.full else value.clone())
         for row in rows:
             if row.kept:
                 self._set_values(
                     self._trials[row.layer].correction(row.way, self._reference.full).values(self._reference.full)
                 )
-        renewal = RecalibrationMode(self._stage)
+        renewal = RecalibrationMode(self._sandbox)
         for call in self._fit_on[: len(self._held_out)]:
             with renewal:
-                self._batches.run(self._stage.model, call)
+                self._batches.run(self._sandbox.model, call)
         self._set_values(renewal.values())
         error = square = 0.0
         for call in self._held_out:
-            now_given = comparable_outputs(self._batches.run(self._stage.model, call))
+            now_given = comparable_outputs(self._batches.run(self._sandbox.model, call))
             for now, before in zip(now_given, self._reference.output(call), strict=False):
                 if now.shape == before.shape:
                     error += float(
@@ -350,14 +350,14 @@ class _LayerTrial:
 
     def learn(self, now: LayerCall, before: LayerValues) -> None:
         reader = self.reader
-        read, gave = sample_rows(now.x, now.x_at), sample_rows(now.out, now.out_at)
-        if len(read) != len(before.input) or gave.shape != before.output.shape:
+        inputs, outputs = sample_rows(now.x, now.x_at), sample_rows(now.out, now.out_at)
+        if len(inputs) != len(before.input) or outputs.shape != before.output.shape:
             reader.reason = "what it gives is cut in another way too"
             return
-        self._sums = self._sums or LeastSquaresSums(reader.edit, reader.reads, read)
-        self._sums.add(read, before.input)
-        self._residual_sum = self._residual_sum + (before.output.to(accumulation_dtype(gave)) - gave).sum(0)
-        self._row_count += len(gave)
+        self._sums = self._sums or LeastSquaresSums(reader.edit, reader.reads, inputs)
+        self._sums.add(inputs, before.input)
+        self._residual_sum = self._residual_sum + (before.output.to(accumulation_dtype(outputs)) - outputs).sum(0)
+        self._row_count += len(outputs)
 
     def solve(self, full: Tensor) -> None:
         """Compute the fit of each method."""
@@ -388,9 +388,9 @@ class _LayerTrial:
         wanted = before.output.to(accumulation_dtype(plain))
         self._square += float(wanted.square().sum())
         for name, way in self._fits.items():
-            gave = plain if way.weight is None else sample_rows(now.rerun(way.weight), now.out_at)
-            lack = wanted - gave
-            self._errors[name] += float((lack if way.shift is None else lack - way.shift).square().sum())
+            outputs = plain if way.weight is None else sample_rows(now.rerun(way.weight), now.out_at)
+            residual = wanted - outputs
+            self._errors[name] += float((residual if way.shift is None else residual - way.shift).square().sum())
 
     def is_comparable(self) -> bool:
         """True if the layer ran in the cut model as before; else its `reason` is set."""
@@ -428,8 +428,8 @@ def compensate_layers(
     def beside(uncut: CutSandbox) -> Compensation:
         reference = UncutReference(uncut, full, edits, batches, parts[0][0])
 
-        def run(stage: CutSandbox) -> Compensation:
-            fitting = _Fitting(stage, reference, batches, parts, axes)
+        def run(sandbox: CutSandbox) -> Compensation:
+            fitting = _Fitting(sandbox, reference, batches, parts, axes)
             fitting.run()
             return tuple(fitting.rows), fitting.corrections()
 

@@ -65,9 +65,9 @@ def keep_masks_of(axes: Axes, edits: Edits) -> KeepMasks:
                 "pass the uncut model that the receipt came from, as copy.deepcopy(model) before plan.cut(model)"
             )
         for at, positions in edit.kept.items():
-            stays = np.zeros(edit.shape[at], dtype=bool)
-            stays[positions] = True
-            resolve(axes.inference.dims(node)[at], stays, keeps, f"dimension {at} of {printable(edit.names[0])}")
+            keep = np.zeros(edit.shape[at], dtype=bool)
+            keep[positions] = True
+            resolve(axes.inference.dims(node)[at], keep, keeps, f"dimension {at} of {printable(edit.names[0])}")
     return keeps
 
 

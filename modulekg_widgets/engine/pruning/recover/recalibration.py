@@ -44,9 +44,9 @@ class RecalibrationMode(OperatorMode):
     count by the number of values behind a mean, so that a last batch of fewer samples has no more say than is due.
     """
 
-    def __init__(self, stage: CutSandbox) -> None:
+    def __init__(self, sandbox: CutSandbox) -> None:
         super().__init__()
-        self._stage = stage
+        self._sandbox = sandbox
         self._sums: dict[tuple[str, str], _WeightedSums] = {}  # by the names of mean and variance
         self._counted: set[tuple[str, str]] = set()
         self._repeated_tensors: dict[
@@ -64,12 +64,12 @@ class RecalibrationMode(OperatorMode):
             if names[0] and names[1]:
                 return self._normalised(func, call, names)
         out = func(*args, **kwargs)
-        if args and id(args[0]) in self._stage.names and plain_name(schema_of(func).name) == "repeat":
-            self._repeated_tensors[id(out)] = out, self._stage.names[id(args[0])]
+        if args and id(args[0]) in self._sandbox.names and plain_name(schema_of(func).name) == "repeat":
+            self._repeated_tensors[id(out)] = out, self._sandbox.names[id(args[0])]
         return out
 
     def _name(self, tensor: object) -> str:
-        known = self._stage.names.get(id(tensor), "")
+        known = self._sandbox.names.get(id(tensor), "")
         return known or self._repeated_tensors.get(id(tensor), (None, ""))[1]
 
     def _normalised(self, func: OpOverload, call: Arguments, names: tuple[str, str]) -> object:
@@ -84,7 +84,7 @@ class RecalibrationMode(OperatorMode):
         mean, var = torch.zeros_like(running_mean), torch.zeros_like(call["running_var"])
         eps = call.get("eps", call.get("epsilon"))
         results = torch.native_batch_norm(x, call.get("weight"), call.get("bias"), mean, var, True, 1.0, eps)
-        own = self._stage.tensors[names[0]]
+        own = self._sandbox.tensors[names[0]]
         samples = len(mean) // max(len(own), 1)
         if samples > 1:
             mean, var = (each.reshape(samples, -1).mean(0) for each in (mean, var))
@@ -96,7 +96,7 @@ class RecalibrationMode(OperatorMode):
             kind = torch.float32 if mean.device.type == "mps" else torch.float64
             self._sums[names] = _WeightedSums(torch.zeros_like(mean, dtype=kind), torch.zeros_like(var, dtype=kind))
         self._sums[names].add(mean, var, weight * samples)
-        if self._stage.names.get(id(running_mean)) == names[0]:
+        if self._sandbox.names.get(id(running_mean)) == names[0]:
             self._counted.add(names)
         count = len(schema_of(func).returns)
         return results[0] if count == 1 else (*results, *[x.new_empty(0)] * (count - len(results)))
@@ -114,22 +114,22 @@ class RecalibrationMode(OperatorMode):
         values: dict[str, Tensor] = {}
         for (mean, var), sums in self._sums.items():
             for name, total in ((mean, sums.mean), (var, sums.var)):
-                old = self._stage.tensors[name]
+                old = self._sandbox.tensors[name]
                 values[name] = (total / sums.weight).to(old.dtype).reshape(old.shape)
                 if not bool(values[name].isfinite().all()):
                     raise CutError(f"the statistics {printable(name)} are too large for {old.dtype}")
             counter = f"{mean.rpartition('.')[0]}.{BATCH_COUNTER}".removeprefix(".")
-            count = self._stage.tensors.get(counter)
+            count = self._sandbox.tensors.get(counter)
             if count is not None and (mean, var) in self._counted:
                 values[counter] = torch.full_like(count, sums.calls)
         return {name: NewValue(tensor, is_sum=False) for name, tensor in values.items()}
 
 
 def recalibrated_statistics(
-    stage: CutSandbox, batches: Batches, calls: Iterable[Call] | None = None
+    sandbox: CutSandbox, batches: Batches, calls: Iterable[Call] | None = None
 ) -> dict[str, NewValue]:
     """The recalibrated statistics from these calls, by default all batches."""
-    renewal = RecalibrationMode(stage)
-    for _ in run_each(batches, batches if calls is None else calls, stage.model, lambda: renewal):
+    renewal = RecalibrationMode(sandbox)
+    for _ in run_each(batches, batches if calls is None else calls, sandbox.model, lambda: renewal):
         pass  # what the model gives is not looked at
     return renewal.values()

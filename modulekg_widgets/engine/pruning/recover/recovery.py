@@ -12,7 +12,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies, tensors_by_model_name
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, tensors_with_names
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.recover.compensation import (
@@ -25,7 +25,6 @@ from modulekg_widgets.engine.pruning.recover.recalibration import recalibrated_s
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, TracedCall, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import parameters_of_model
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
-from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Values = dict[str, NewValue]
 
@@ -67,7 +66,7 @@ def cut_and_recover(
     if compensate:
         rows, corrections = compensate_layers(model, edits, training, batches, axes)
     values = _values_after_cut(model, edits, training, batches, corrections)
-    ties = _tied_names(model)
+    ties = {name: names for _, names in tensors_with_names(walk(model)) for name in names}
     copied = [
         each._replace(values=_values_of_copy(each, edits, training, batches, corrections, values, ties))
         for each in targets
@@ -90,7 +89,7 @@ def _values_after_cut(
 ) -> Values:
     """The new values of a model's tensors after the cut."""
     values = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), values)
+    statistics = run_as_cut(model, edits, training, lambda sandbox: recalibrated_statistics(sandbox, batches), values)
     return {**values, **statistics}
 
 
@@ -104,15 +103,6 @@ def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[La
             )
         values.update(correction.values(full))
     return values
-
-
-def _tied_names(model: nn.Module) -> dict[str, list[str]]:
-    """All names of each parameter and buffer."""
-    walked = walk(model)
-    names: dict[int, list[str]] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()):
-        names.setdefault(id(held.tensor), []).append(held.name)
-    return {name: every for every in names.values() for name in every}
 
 
 def _values_of_copy(

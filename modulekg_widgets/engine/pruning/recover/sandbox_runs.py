@@ -164,16 +164,16 @@ def _items_outside_modes(batches: Iterable[object]) -> Iterator[object]:
         yield item
 
 
-# -------------------------------------------------------------------- stages
+# -------------------------------------------------------------------- sandboxes
 
 
 class CutSandbox:
     """The modules of a sandbox as a cut leaves them."""
 
-    def __init__(self, walked: Walk, stage: Sandbox) -> None:
+    def __init__(self, walked: Walk, sandbox: Sandbox) -> None:
         self.walked = walked
-        self.model = stage.model
-        self.copies = stage.copies
+        self.model = sandbox.model
+        self.copies = sandbox.copies
         self.tensors = {held.name: held.tensor for held in named_registered_tensors(walked, walked.all_paths())}
         self.names: dict[int, str] = {}
         for name, tensor in self.tensors.items():
@@ -206,28 +206,28 @@ def run_as_cut(
             raise CutError(
                 f"{printable(name)} is on the meta device and has no data: batches cannot go through the model"
             )
-    with disable_current_modes():  # of a stage around this one, on which the model itself counts as left
+    with disable_current_modes():  # of a sandbox around this one, on which the model itself counts as left
         before = {name: place.tensor.detach() for place in locate_tensors(walked, edits) for name in place.edit.names}
         derived = recomputed_values(walked, edits, values)
     slice_of = slicer(edits, before.__getitem__)
 
-    def prepared(stage: Sandbox) -> T:
-        stage.replaces = True
-        copied = walked.with_modules(stage.modules)
+    def prepared(sandbox: Sandbox) -> T:
+        sandbox.replaces = True
+        copied = walked.with_modules(sandbox.modules)
         set_mode(copied.states, training)
         held = named_registered_tensors(copied, copied.all_paths())
         others = {each.name: each.tensor.detach().clone() if each.kind == BUFFER else each.tensor.detach()
                   for each in held}  # fmt: skip
-        apply_edits(copied, stage, edits, lambda edit, _: slice_of(edit), others)
-        cut = CutSandbox(copied, stage)
+        apply_edits(copied, sandbox, edits, lambda edit, _: slice_of(edit), others)
+        cut = CutSandbox(copied, sandbox)
         for name, new in {**derived, **(values or {})}.items():
             cut.set_value(name, new.tensor.clone(memory_format=torch.preserve_format))
         with torch.inference_mode(False), torch.no_grad(), DecomposedLayers() if step_by_step else nullcontext():
             return run(cut)
 
-    def guarded(stage: Sandbox) -> T:
+    def guarded(sandbox: Sandbox) -> T:
         with _WriteGuard(live.values()):
-            return prepared(stage)
+            return prepared(sandbox)
 
     if own == ALL:
         return run_isolated(walked.modules, (), prepared, ALL, 0)

@@ -190,18 +190,18 @@ class UncutReference:
     """The uncut model in a sandbox of its own."""
 
     def __init__(
-        self, stage: CutSandbox, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
+        self, sandbox: CutSandbox, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
     ) -> None:
         self.full = full
-        self._stage, self._batches = stage, batches
+        self._sandbox, self._batches = sandbox, batches
         self._by_name = {name: edit for edit in edits.tensors for name in edit.names}
         self._last: tuple[tuple[object, ...], int, Tensor] | None = (
             None  # with the input, so that its memory is not taken again
         )
         self.readers: dict[str, ReadingLayer] = {}
-        watch = LayerCallMode({name: stage.tensors[name] for name in self.full}, self._add_call)
+        watch = LayerCallMode({name: sandbox.tensors[name] for name in self.full}, self._add_call)
         with watch:
-            batches.run(stage.model, first, 0)
+            batches.run(sandbox.model, first, 0)
         self._last = None
         for reader in self.readers.values():
             if reader.bias is not None and len(watch.uses[reader.bias]) > 1:
@@ -245,23 +245,23 @@ class UncutReference:
         edits = {reader.name: reader.edit for reader in readers}
 
         def see(each: LayerCall) -> None:
-            gave, kept = sample_rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
+            outputs, kept = sample_rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
             if kept is not None:
-                gave = gave.index_select(1, torch.from_numpy(kept).to(gave.device))
-            values[each.name].append(LayerValues(sample_rows(each.x, each.x_at), gave))
+                outputs = outputs.index_select(1, torch.from_numpy(kept).to(outputs.device))
+            values[each.name].append(LayerValues(sample_rows(each.x, each.x_at), outputs))
             if all(len(values[reader.name]) >= reader.calls for reader in readers):
                 raise StopForward
 
         try:
-            with LayerCallMode({name: self._stage.tensors[name] for name in values}, see):
-                self._batches.run(self._stage.model, call)
+            with LayerCallMode({name: self._sandbox.tensors[name] for name in values}, see):
+                self._batches.run(self._sandbox.model, call)
         except StopForward:
             pass
         return values
 
     def output(self, call: Call) -> list[Tensor]:
         """The model's output for a batch."""
-        return comparable_outputs(self._batches.run(self._stage.model, call))
+        return comparable_outputs(self._batches.run(self._sandbox.model, call))
 
 
 def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:

@@ -120,6 +120,6 @@ def _check_tensor(
 
 def _with_tensors(signature: ModelSignature, values: Mapping[str, torch.Tensor]) -> nn.Module:
     by_name = {name: values[first] for name, first in signature.first_names.items()}
-    stage = Sandbox(signature.walked.modules, None, None)
-    apply_edits(signature.walked, stage, Edits(()), lambda edit, tensor: tensor, by_name)
+    sandbox = Sandbox(signature.walked.modules, None, None)
+    apply_edits(signature.walked, sandbox, Edits(()), lambda edit, tensor: tensor, by_name)
     return signature.model.eval()

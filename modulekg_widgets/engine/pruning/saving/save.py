@@ -89,22 +89,22 @@ def save(
     model = unwrapped(model)
     signature = ModelSignature.of(model)
     _check_savable(signature)
-    origin, twin = _rebuild_model(model, signature, cuts, arguments, builder)
+    origin, rebuilt = _rebuild_model(model, signature, cuts, arguments, builder)
     fit = ConfigFit(None, "its class and the plan build it")
-    if twin.attributes:
-        fit = ConfigFit(None, f"{next(iter(twin.attributes))} is not as it is built")
+    if rebuilt.attributes:
+        fit = ConfigFit(None, f"{next(iter(rebuilt.attributes))} is not as it is built")
     elif isinstance(origin, TransformersOrigin):
-        fit = fitting_config(origin, twin.signature, twin.tensors.value_of)
+        fit = fitting_config(origin, rebuilt.signature, rebuilt.tensors.value_of)
     if fit.origin is not None:
         origin, cuts_in_folder = fit.origin, ()
     else:
         cuts_in_folder = cuts
-    files = _files(twin.tensors, origin, cuts_in_folder)
-    first_names = twin.tensors.signature.first_names
+    files = _files(rebuilt.tensors, origin, cuts_in_folder)
+    first_names = rebuilt.tensors.signature.first_names
     tied = {name: first for name, first in first_names.items() if name != first}
     plain = fit.origin is not None
     manifest = Manifest(
-        origin.document(), frozenset(files), len(cuts_in_folder), tied, twin.attributes, plain, fit.reason
+        origin.document(), frozenset(files), len(cuts_in_folder), tied, rebuilt.attributes, plain, fit.reason
     )
     files[MANIFEST] = _json(manifest.document())
     write_folder(target, files)
@@ -165,27 +165,28 @@ def _possibly_uncut(model: nn.Module, cuts: Sequence[SavedCut]) -> tuple[bool, .
 
 def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], signature: ModelSignature, whole: bool) -> _RebuiltModel:
     """The rebuilt and cut model; raises `ModelFolderError` if it differs."""
-    twin = build_with_empty_weights(origin.build)
-    others = _changed_attributes(signature, ModelSignature.of(twin)) if whole else {}
-    moved = paths_after(walk(twin), cuts[0].edits.removal) if whole else {}
+    model = build_with_empty_weights(origin.build)
+    changed = _changed_attributes(signature, ModelSignature.of(model)) if whole else {}
+    moved = paths_after(walk(model), cuts[0].edits.removal) if whole else {}
     try:
         for cut in cuts:
-            cut.apply(twin)
+            cut.apply(model)
     except CutError as error:
         raise ModelFolderError(
             f"{printable(type(signature.model).__name__)}, built anew, cannot be cut as this model was ({error}): "
             "where it was cut several times, pass all receipts in turn, mk.save_model(model, folder, [first, second])"
         ) from error
-    cut_twin = ModelSignature.of(twin)
+    cut_signature = ModelSignature.of(model)
     if not whole:
-        attributes = {attribute_path(key): value for key, value in _changed_attributes(signature, cut_twin).items()}
-        return _RebuiltModel(cut_twin, all_tensors(signature), attributes)
-    stay = {}
-    for key, value in others.items():
+        changed = _changed_attributes(signature, cut_signature)
+        attributes = {attribute_path(key): value for key, value in changed.items()}
+        return _RebuiltModel(cut_signature, all_tensors(signature), attributes)
+    remaining = {}
+    for key, value in changed.items():
         kind, path, name = map(str, key)
         if path in moved:
-            stay[attribute_path((kind, moved[path], name))] = value
-    return _RebuiltModel(cut_twin, remaining_slices(signature, cut_twin, cuts[0].edits, moved), stay)
+            remaining[attribute_path((kind, moved[path], name))] = value
+    return _RebuiltModel(cut_signature, remaining_slices(signature, cut_signature, cuts[0].edits, moved), remaining)
 
 
 def _changed_attributes(signature: ModelSignature, rebuilt: ModelSignature) -> Facts:
