@@ -18,7 +18,7 @@ const ID = `${MODULE}:settings`; // js/schema/settings.json
 const THEMES = ["light", "dark", "high-contrast"].map(theme => [theme, `mkg-theme-${theme}`] as const);
 const CALM = "mkg-reduced-motion";
 
-export const settingsPlugin: JupyterFrontEndPlugin<void> = {
+const settingsPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: "Settings of the modulekg-widgets views.",
   autoStart: true,

@@ -8,8 +8,16 @@ import { chartColumns, decades, laws, rankedUses } from "./scatter/frequency";
 import { groupPositions, layoutCircles } from "./map/circle_layout";
 import { matrixOrder } from "./overlap_matrix";
 import { type KnowledgePayload, readKnowledge } from "./data/payload";
-import { buildPicture, type MapOptions, mapOptions, MAX_ITEMS } from "./map/map_contents";
-import { itemOf, openAlone, revealSelected, toggle } from "./map/expansion";
+import {
+  buildPicture,
+  type MapOptions,
+  mapOptions,
+  MAX_ITEMS,
+  itemOf,
+  openAlone,
+  revealSelected,
+  toggle
+} from "./map/map_contents";
 import { search } from "./data/search";
 import { ExplorerStore } from "./data/state";
 

@@ -16,8 +16,7 @@ import {
   type SceneEdge
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
-import { FlowItems, type Item } from "./flow_items";
+import { glyphSize, stepText, operatorGroupText, unitText, FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
 import { type Fold, foldBadge, type Hierarchy } from "../../shared/model/hierarchy";
 import { counted } from "../../shared/base/format";

@@ -13,8 +13,7 @@ import { type NodeColors, nodeColors } from "./node_colors";
 import { type Circle, type GroupPosition, groupPositions, layoutCircles } from "./circle_layout";
 import { type Rect, EDGE } from "./map_labels";
 import { CirclePainter, type Painted } from "./circle_painter";
-import { buildPicture, mapOptions } from "./map_contents";
-import { itemOf, revealSelected } from "./expansion";
+import { buildPicture, mapOptions, itemOf, revealSelected } from "./map_contents";
 import type { ExplorerStore, Groups } from "../data/state";
 import { tooltipOf } from "../data/descriptions";
 

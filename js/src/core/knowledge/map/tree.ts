@@ -6,7 +6,7 @@ import { onPreferences } from "../../shared/base/preferences";
 import type { Knowledge } from "../data/knowledge";
 import { nodeColors } from "./node_colors";
 import { isOfModels, type MapItem, type MapPicture } from "../data/map_items";
-import { around, itemOf } from "./expansion";
+import { around, itemOf } from "./map_contents";
 import type { ExplorerStore } from "../data/state";
 import { push } from "../../shared/base/multimap";
 
