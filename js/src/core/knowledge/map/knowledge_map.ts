@@ -6,7 +6,7 @@ import { Debounced, Disposers, listen } from "../../shared/ui/dom";
 import { userPose, Stage, type StageElement, type StagePicture } from "../../shared/stage/stage";
 import { readTheme, type Theme, watchTheme } from "../../shared/stage/theme";
 import { Tooltip } from "../../shared/ui/tooltip";
-import { onPreferences } from "../../shared/base/preferences";
+import { onSettings } from "../../shared/base/settings";
 import { type MapItem, type MapPicture, relatedTo } from "../data/map_items";
 import type { Knowledge } from "../data/knowledge";
 import { type NodeColors, nodeColors } from "./node_colors";
@@ -196,7 +196,7 @@ export class KnowledgeMap {
       store.on("colorBy", () => this.recolor()),
       store.on("selected", () => this.followSelection()),
       store.on("item", () => this.redecorate()),
-      onPreferences(() => this.invalidate()),
+      onSettings(() => this.invalidate()),
       watchTheme(() => {
         this.theme = readTheme(this.wrap);
         this.recolor();

@@ -1,7 +1,7 @@
 // The contents of the map: groups, open ones with their members, and links between them; and how groups open and close.
 
 import { hyperLine, counted, shortNumber } from "../../shared/base/format";
-import { preferences } from "../../shared/base/preferences";
+import { nodeLimits } from "../../shared/base/settings";
 import type { Knowledge, Entity, EntityKind } from "../data/knowledge";
 import { type SearchHits, searchHits } from "../data/search";
 import { groupLinks, type MapItem, type MapPicture, memberLinks } from "../data/map_items";
@@ -25,7 +25,7 @@ export function mapOptions(store: ExplorerStore): MapOptions {
 
 type UnplacedItem = Omit<MapItem, "parent" | "depth" | "isOpen" | "isHit">;
 
-export const itemLimit = (): number => Math.min(MAX_ITEMS, preferences().limits.hard);
+export const itemLimit = (): number => Math.min(MAX_ITEMS, nodeLimits().refusal);
 
 export function buildPicture(data: Knowledge, options: MapOptions): MapPicture {
   const found = searchHits(data, options.query);
