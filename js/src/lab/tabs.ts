@@ -12,8 +12,9 @@ import {
   type TabKind,
   restoreLine,
   lineFor,
-  NO_OUTPUT
-} from "./kernel/kernel_protocol";
+  NO_OUTPUT,
+  sendToKernel
+} from "./kernel/kernel_objects";
 import { MODULE } from "../generated/version";
 import { Panel, Widget } from "@lumino/widgets";
 import { setTabHost, type TabRequest } from "../core/shared/ui/window_buttons";
@@ -22,7 +23,6 @@ import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { button, el, nameSpan } from "../core/shared/ui/dom";
 import type { Host, Hosts } from "./kernel/hosts";
-import { sendToKernel } from "./kernel/kernel_objects";
 
 export type ObjectTab = MainAreaWidget<ObjectView>;
 

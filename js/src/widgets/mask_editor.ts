@@ -3,7 +3,7 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { bytesOf } from "../core/masks/draft/bit_table";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
-import { GraphLink, type LinkedGraph } from "../core/masks/session/graph_link";
+import { GraphLink, type LinkedGraph } from "./linked_models";
 import { Session } from "../core/masks/session/session";
 import { type EditorState, EditorStore } from "../core/masks/session/editor_context";
 import { isObject } from "../core/shared/base/schema";

@@ -2,7 +2,18 @@
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, listen, button, Debounced, option, setAttribute, nameSpan } from "../shared/ui/dom";
+import {
+  Disposers,
+  el,
+  listen,
+  button,
+  Debounced,
+  option,
+  setAttribute,
+  nameSpan,
+  type IconName,
+  icon
+} from "../shared/ui/dom";
 import { captureKeys } from "../shared/ui/keys";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
@@ -14,7 +25,6 @@ import type { MapsFeed } from "./maps_feed";
 import { Forward, itemCount, shapesText, type Step } from "./payload";
 import { type RevealedShapes, Quiz } from "./quiz";
 import { addWindowButtons } from "../shared/ui/window_buttons";
-import { type IconName, icon } from "../shared/ui/icons";
 import { familyColor } from "../shared/stage/theme";
 import { VirtualList } from "../shared/ui/virtual_list";
 

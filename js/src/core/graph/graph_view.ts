@@ -26,8 +26,8 @@ import { TooManyNodesNotice } from "./parts/notices";
 import type { Mark } from "../shared/model/differences";
 import type { Status } from "../shared/payload/payload";
 import { positionScene, type PlacedScene, pictureOf, type Scene, type SceneNode, idOf } from "./scene/scene";
-import { onPreferences } from "../shared/base/preferences";
-import { reveal, toggle, hardLimit, isManyNodes, manyNodes, softLimit } from "../shared/model/expansion";
+import { onSettings } from "../shared/base/settings";
+import { reveal, toggle, nodeLimit, isManyNodes, manyNodes, noticeLimit } from "../shared/model/expansion";
 import { isEqual } from "../shared/base/state_store";
 import { type GraphState, GraphStore, type ViewName } from "../shared/model/graph_store";
 import { Stage, type StageElement } from "../shared/stage/stage";
@@ -214,7 +214,7 @@ export class GraphView {
       }),
       this.store.on("focus", () => (this.refocused = true)),
       watchTheme(() => this.retheme()),
-      onPreferences(() => this.invalidate())
+      onSettings(() => this.invalidate())
     );
     this.disposers.add(
       listen(this.host, "focus", () => this.host.classList.toggle("mkg-by-keyboard", !this.tapping)),
@@ -405,7 +405,7 @@ export class GraphView {
 // Layout requests for the part of a model that is drawn, and how much of it at first, so that it fits.
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
-const leftOut = (): string => `Only the ${hardLimit()} most used structures are drawn.`;
+const leftOut = (): string => `Only the ${nodeLimit()} most used structures are drawn.`;
 const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
@@ -488,7 +488,7 @@ export class LayoutRequestBuilder {
   /** What there is to say of it; "" for nothing. */
   notice({ count, capped }: Scene): string {
     if (capped) return this.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
-    return count > softLimit() ? manyNodes() : "";
+    return count > noticeLimit() ? manyNodes() : "";
   }
 
   /** Turns to the pages that show a module; whether any page changed. */

@@ -1,15 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
 import { OTHER_VERSION } from "../shared/base/schema";
-import { DEFAULT_LIMITS, setPreferences } from "../shared/base/preferences";
+import { DEFAULT_LIMITS, applySettings } from "../shared/base/settings";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data/knowledge";
 import { chartColumns, decades, laws, rankedUses } from "./scatter/frequency";
 import { groupPositions, layoutCircles } from "./map/circle_layout";
 import { matrixOrder } from "./overlap_matrix";
 import { type KnowledgePayload, readKnowledge } from "./data/payload";
-import { buildPicture, type MapOptions, mapOptions, MAX_ITEMS } from "./map/map_contents";
-import { itemOf, openAlone, revealSelected, toggle } from "./map/expansion";
+import {
+  buildPicture,
+  type MapOptions,
+  mapOptions,
+  MAX_ITEMS,
+  itemOf,
+  openAlone,
+  revealSelected,
+  toggle
+} from "./map/map_contents";
 import { search } from "./data/search";
 import { ExplorerStore } from "./data/state";
 
@@ -224,14 +232,14 @@ describe("the picture", () => {
     const start = () => buildPicture(data, CLOSED).items;
     expect(start()).toHaveLength(82);
     expect(start().find(({ id }) => id === "f+")).toMatchObject({ count: 220, title: "Other models" });
-    setPreferences({ limits: { soft: 20, hard: 40 } });
+    applySettings({ limits: { notice: 20, refusal: 40 } });
     try {
       expect(start()).toHaveLength(22);
       expect(buildPicture(data, { ...CLOSED, expanded: ["f+", "c0", "c1", "c+"] }).items.length).toBeLessThanOrEqual(
         40
       );
     } finally {
-      setPreferences({ limits: DEFAULT_LIMITS });
+      applySettings({ limits: DEFAULT_LIMITS });
     }
   });
 

@@ -14,10 +14,9 @@ import { CounterLine, MaskStatus, MaskToolbar } from "./panels/toolbar";
 import { EstimateView } from "./panels/estimate_view";
 import { type EditorStore, FrameQueue, EditorContext } from "./session/editor_context";
 import type { PlanData } from "./draft/plan_data";
-import { ReportView } from "./panels/report_view";
+import { ReportView, TrialView } from "./panels/report_view";
 import { AxisList } from "./rows/axis_list";
 import type { Session } from "./session/session";
-import { TrialView } from "./panels/trial_view";
 
 export interface MaskEditor {
   dispose(): void;

@@ -1,12 +1,11 @@
 // Legends of heat maps and lines.
 
 import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
-import { Disposers, el, listen, option, svg, button, setAttribute } from "../shared/ui/dom";
+import { Disposers, el, listen, option, svg, button, setAttribute, keyLine, nameParts } from "../shared/ui/dom";
 import { ABOVE, BELOW, type HeatPicture } from "./heat/heat_layout";
 import { valueText, stepText } from "./base/value_axis";
 import type { ColorRule, PanelStore } from "./base/state";
 import { type ChartLine, readingAt } from "./lines/chart_picture";
-import { keyLine, nameParts } from "../shared/ui/icons";
 
 const RAMP_STEPS = 48;
 const RULES: readonly [ColorRule, string][] = [

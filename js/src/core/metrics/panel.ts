@@ -2,7 +2,7 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute, copyText, nameSpan } from "../shared/ui/dom";
+import { button, Disposers, el, listen, setAttribute, copyText, nameSpan, icon, saveFile } from "../shared/ui/dom";
 import { captureKeys } from "../shared/ui/keys";
 import { showMessage, readOrShowError } from "../shared/ui/status";
 import { fileName } from "../export/graph_picture";
@@ -15,11 +15,10 @@ import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_th
 import { type PanelPayload, readPanel } from "./data/payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
-import { pictureToPng, saveFile } from "./downloads";
+import { pictureToPng } from "./downloads";
 import type { PanelState, PanelStore, PanelView } from "./base/state";
 import { PanelStatus, PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
-import { icon } from "../shared/ui/icons";
 import { counted } from "../shared/base/format";
 import { stepText } from "./base/value_axis";
 

@@ -13,8 +13,7 @@ import {
   selectedSeries,
   topDeviating
 } from "./data/selection";
-import type { HeatScale, HeatLine, HeatPicture } from "./heat/heat_layout";
-import { heatScale } from "./heat/heat_scale";
+import { type HeatScale, type HeatLine, type HeatPicture, heatScale } from "./heat/heat_layout";
 import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms";
 import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
 import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";

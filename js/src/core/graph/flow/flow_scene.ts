@@ -16,13 +16,12 @@ import {
   type SceneEdge
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
-import { FlowItems, type Item } from "./flow_items";
+import { glyphSize, stepText, operatorGroupText, unitText, FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
 import { type Fold, foldBadge, type Hierarchy } from "../../shared/model/hierarchy";
 import { counted } from "../../shared/base/format";
 import type { Measure } from "../../shared/base/canvas";
-import { hardLimit, openNodes, WINDOW } from "../../shared/model/expansion";
+import { nodeLimit, openNodes, WINDOW } from "../../shared/model/expansion";
 import { addToGroups, isAround, labelOf } from "../scene/scene_edges";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
@@ -184,7 +183,7 @@ class FlowSceneBuilder {
     if (!isOpen) return [];
     const { window = WINDOW } = this.options;
     const rows = stretch ? stretch.steps.length : Math.min(this.items.of(unit ?? 0).length, window);
-    if (this.count + rows > hardLimit()) {
+    if (this.count + rows > nodeLimit()) {
       this.capped = true;
       return [];
     }

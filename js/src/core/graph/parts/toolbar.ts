@@ -2,10 +2,20 @@
 
 import "../../../../style/toolbar.css";
 import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
-import { button, Disposers, el, listen, option, widgetRoot, svg, nameSpan } from "../../shared/ui/dom";
+import {
+  button,
+  Disposers,
+  el,
+  listen,
+  option,
+  widgetRoot,
+  svg,
+  nameSpan,
+  icon,
+  type IconName
+} from "../../shared/ui/dom";
 import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import { icon, type IconName } from "../../shared/ui/icons";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
 import { exampleClass, search } from "../../shared/search/search";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";

@@ -19,7 +19,7 @@ import {
 } from "./scene";
 import type { Hierarchy, Link } from "../../shared/model/hierarchy";
 import { type Measure, oneLine } from "../../shared/base/canvas";
-import { visibleRows, hardLimit, MAX_NESTING, openNodes, WINDOW } from "../../shared/model/expansion";
+import { visibleRows, nodeLimit, MAX_NESTING, openNodes, WINDOW } from "../../shared/model/expansion";
 import { EdgeLifter, addToGroups } from "./scene_edges";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
@@ -83,7 +83,7 @@ class SceneBuilder {
       return [];
     }
     const rows = Math.min(this.window, visibleRows(this.h, this.store, index).length);
-    if (this.count + rows > hardLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
+    if (this.count + rows > nodeLimit() || this.h.depth(index) - this.h.depth(this.focus) >= MAX_NESTING) {
       this.capped = true;
       return [];
     }
@@ -174,17 +174,17 @@ interface Structure {
 /** `limit`: how many are drawn. */
 export function buildDedupScene(h: Hierarchy, measure: Measure, limit = Infinity): Scene {
   const all = structures(h);
-  const kept = mostUsed(all, Math.min(limit, hardLimit()));
+  const kept = mostUsed(all, Math.min(limit, nodeLimit()));
   const places = new Map(kept.map((structure, place) => [structure.entity, place]));
   const nodes = kept.map(structure => card(h, structure, measure));
   const edges = containment(h, places, nodes);
   const left = all.length - kept.length;
-  if (left > 0 && limit < hardLimit()) {
+  if (left > 0 && limit < nodeLimit()) {
     nodes.push(pillCard(measure, ALL_STRUCTURES, `⋯ ${left} used less`, -1));
   }
   const groups = [{ node: -1, items: nodes.map((_, place) => place), nets: [] }];
   addToGroups(nodes, edges, groups, measure);
-  return { nodes, edges, groups, count: nodes.length, capped: left > 0 && limit >= hardLimit() };
+  return { nodes, edges, groups, count: nodes.length, capped: left > 0 && limit >= nodeLimit() };
 }
 
 function structures(h: Hierarchy): Structure[] {

@@ -2,11 +2,11 @@
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
-import { onPreferences } from "../../shared/base/preferences";
+import { onSettings } from "../../shared/base/settings";
 import type { Knowledge } from "../data/knowledge";
 import { nodeColors } from "./node_colors";
 import { isOfModels, type MapItem, type MapPicture } from "../data/map_items";
-import { around, itemOf } from "./expansion";
+import { around, itemOf } from "./map_contents";
 import type { ExplorerStore } from "../data/state";
 import { push } from "../../shared/base/multimap";
 
@@ -44,7 +44,7 @@ export class KnowledgeTree {
       listen(host, "keydown", event => this.key(event)),
       store.on(["selected", "item"], () => this.mark(true)),
       store.on("colorBy", () => this.color()),
-      onPreferences(() => this.color())
+      onSettings(() => this.color())
     );
   }
 

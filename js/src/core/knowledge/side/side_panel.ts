@@ -1,8 +1,8 @@
 // The side panel of an explorer: everything that is known of what is selected; with nothing selected, of the whole graph.
 
-import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber, shortNumber, counted } from "../../shared/base/format";
-import { copyButton, Facts, foldedWhenLong, section, settingText, table, folded } from "../../panel/parts";
+import { copyButton, Copier, Facts, foldedWhenLong, section, settingText, table, folded } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
 import type { Count, Knowledge, Entity } from "../data/knowledge";
 import { compareSections, backLink } from "./compare_panel";
@@ -13,20 +13,19 @@ import type { Value } from "../../shared/base/schema";
 import { oneLine } from "../../shared/base/canvas";
 import { valueText } from "../../metrics/base/value_axis";
 
-const COPIED = "Copied.";
-const COPIED_FOR = 2000; // ms
 const NEAREST = 6; // models that are named beside one
 const TOP = 8; // structures that are named of a group
 
 export class ExplorerPanel {
   private readonly disposers = new Disposers();
-  private copied: ReturnType<typeof setTimeout> | undefined;
+  private readonly copier: Copier;
 
   constructor(
     private readonly host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    this.copier = new Copier(store);
     host.classList.add("mkg-side-panel", "mkg-kg-panel");
     host.setAttribute("role", "region");
     host.setAttribute("aria-label", "Selection");
@@ -38,7 +37,7 @@ export class ExplorerPanel {
   }
 
   dispose(): void {
-    clearTimeout(this.copied);
+    this.copier.dispose();
     this.disposers.dispose();
     this.host.replaceChildren();
   }
@@ -309,22 +308,11 @@ export class ExplorerPanel {
     const target = event.target instanceof Element ? event.target.closest<HTMLElement>("button") : null;
     if (!target) return;
     const { mkgCopy, mkgKey } = target.dataset;
-    if (mkgCopy !== undefined) void this.copy(target, mkgCopy);
+    if (mkgCopy !== undefined) void this.copier.copy(target, mkgCopy);
     if (mkgKey !== undefined) {
       this.store.set("item", null);
       this.store.set("selected", mkgKey);
     }
-  }
-
-  private async copy(target: HTMLElement, text: string): Promise<void> {
-    const done = await copyText(text);
-    target.classList.toggle("mkg-is-done", done);
-    this.store.set("notice", done ? COPIED : "The browser did not allow copying.");
-    clearTimeout(this.copied);
-    this.copied = setTimeout(() => {
-      target.classList.remove("mkg-is-done");
-      if (this.store.get("notice") === COPIED) this.store.set("notice", "");
-    }, COPIED_FOR);
   }
 }
 

@@ -9,7 +9,7 @@ import type { PlanData } from "../draft/plan_data";
 
 // All that can be seen on the cells of a row, with what the legend says of it and when.
 
-export interface Mark {
+interface Mark {
   readonly name: string;
   /** How a cell with this mark is drawn; a class for what is none of the canvas. */
   readonly look: number | string;

@@ -1,7 +1,6 @@
 // The toolbar of the editor, and its status line: the latest notice, and the counters of parameters, FLOPs and bytes.
 
-import { button, Debounced, Disposers, el, listen, option } from "../../shared/ui/dom";
-import { icon } from "../../shared/ui/icons";
+import { button, Debounced, Disposers, el, listen, option, icon } from "../../shared/ui/dom";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import { RatioControl } from "./ratio_control";

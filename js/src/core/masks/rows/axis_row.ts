@@ -1,9 +1,8 @@
 // One axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
 
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute, icon } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";
 import { axisCost } from "../session/estimate";
-import { icon } from "../../shared/ui/icons";
 import type { Member } from "../draft/payload";
 import type { EditorContext } from "../session/editor_context";
 import { IndexStrip, type IndexStripOwner } from "../cells/index_strip";

@@ -1,8 +1,10 @@
-// A structure selected in an explorer is selected in linked model graphs, at its first path, and the other way round.
+// Links between widgets of one page: structures that are selected, and shares of parameters that a draft removes.
 
-import { Hierarchy } from "../shared/model/hierarchy";
-import { readPayload } from "../shared/payload/payload";
-import { readKnowledge } from "./data/payload";
+import { Hierarchy } from "../core/shared/model/hierarchy";
+import { readPayload } from "../core/shared/payload/payload";
+import { readKnowledge } from "../core/knowledge/data/payload";
+import type { Uncut } from "../core/masks/draft/counters";
+import type { PlanData } from "../core/masks/draft/plan_data";
 
 /** The part of a widget's model that is used. */
 export interface LinkedModel {
@@ -14,6 +16,7 @@ export interface LinkedModel {
   off(event: string, listener: () => void): unknown;
 }
 
+/** A structure selected in an explorer is selected in linked model graphs, at its first path, and the other way round. */
 export class StructureLink {
   private graphs: readonly LinkedModel[] = [];
   private readonly hierarchies = new WeakMap<object, Hierarchy | null>();
@@ -99,4 +102,56 @@ function digestAt(h: Hierarchy, path: unknown): string | undefined {
 function put(model: LinkedModel, selected: string): void {
   model.set({ selected });
   if (model.comm_live) model.save_changes();
+}
+
+/** The part of an explorer's model that is used. */
+export interface LinkedGraph {
+  get(name: string): unknown;
+  /** Sets values that are never sent. */
+  set_state(state: Record<string, unknown>): void;
+}
+
+const DELAY = 120; // ms: an explorer paints all its modules anew
+
+/** Linked graphs color their modules by the share of parameters that the draft removes, or that a cut has removed. */
+export class GraphLink {
+  private graphs: readonly LinkedGraph[] = [];
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private stop: (() => void) | undefined;
+
+  constructor(
+    private readonly dataOf: () => PlanData | null,
+    private readonly uncutOf: () => Uncut = () => new Map()
+  ) {}
+
+  /** Other explorers, or another payload. */
+  follow(graphs: readonly LinkedGraph[]): void {
+    this.stop?.();
+    this.graphs = graphs;
+    this.stop = this.dataOf()?.draft.onChange(() => this.later());
+    this.later();
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.stop?.();
+  }
+
+  private later(): void {
+    if (this.graphs.length) this.timer ??= setTimeout(() => this.tell(), DELAY);
+  }
+
+  private tell(): void {
+    this.timer = undefined;
+    const data = this.dataOf();
+    if (!data) return;
+    const uncut = this.uncutOf();
+    const isPruned = !data.isEmpty || uncut.size > 0;
+    const pruned = isPruned ? data.counters.shares(uncut) : {};
+    for (const graph of this.graphs) {
+      const isEmpty = Object.keys((graph.get("pruned") ?? {}) as object).length === 0;
+      if (!isEmpty || isPruned) graph.set_state({ pruned });
+    }
+  }
 }

@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { openSession } from "../../../testing/masks";
-import { smallNet } from "../../../testing/sample";
-import { colorOf, scaleOf, valueOf } from "../../shared/stage/color";
-import { GraphStore } from "../../shared/model/graph_store";
-import { Legend, Toolbar } from "../../graph/parts/toolbar";
-import { GraphLink } from "./graph_link";
+import { openSession } from "../testing/masks";
+import { smallNet } from "../testing/sample";
+import { colorOf, scaleOf, valueOf } from "../core/shared/stage/color";
+import { GraphStore } from "../core/shared/model/graph_store";
+import { Legend, Toolbar } from "../core/graph/parts/toolbar";
+import { GraphLink } from "./linked_models";
 
 function graph() {
   const state: Record<string, unknown> = {};

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ownersOf } from "./owners";
+import { ownersOf } from "./tensor_owners";
 import type { FileContents, TensorRecord } from "../bytes/records";
 
 function tensor(name: string, role: TensorRecord["role"] = null): TensorRecord {
