@@ -20,7 +20,7 @@ ALLOWED = {
     "keywords": {"errors"},
     "registry": {"errors"},
     "safe_files": {"errors"},
-    "safetensors_header": {"errors", "safe_files"},
+    "file_formats": {"errors", "safe_files"},
     "plugins": {"errors"},
     "deprecation": set(),
     "versions": {"plugins"},
@@ -34,11 +34,11 @@ ALLOWED = {
     "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals", "profiling"},
     "playback": GROUND | {"torch_runtime", "identity", "tracing"},
     "pruning": GROUND
-    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling", "safetensors_header"},
+    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling", "file_formats"},
     "knowledge": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
-    "files": GROUND | {"torch_runtime", "identity", "safetensors_header"},
+    "files": GROUND | {"torch_runtime", "identity", "file_formats"},
     "views": GROUND
     | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "playback", "pruning", "knowledge"}
     | {"rewriting", "monitoring", "files"},
