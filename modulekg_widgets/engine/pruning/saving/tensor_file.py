@@ -23,17 +23,25 @@ from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignatur
 from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
 from modulekg_widgets.engine.safetensors_header import (
     DTYPES,
+from modulekg_widgets.engine.file_formats.format_tables import SAFETENSORS_DTYPES
+from modulekg_widgets.engine.file_formats.safetensors_header import (
     LENGTH_BYTES,
     METADATA,
     HeaderEntry,
     HeaderError,
     read_header,
 )
+from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
+from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
+from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
+from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
 
 ALIGNMENT = 64  # bytes: where the widest registers begin
 # the dtypes that torch has, and of which it counts whole elements
 TORCH_DTYPES = {
-    name: getattr(torch, word) for name, (bits, word) in DTYPES.items() if bits >= 8 and hasattr(torch, word)
+    name: getattr(torch, word)
+    for name, (word, bits) in SAFETENSORS_DTYPES.items()
+    if bits >= 8 and hasattr(torch, word)
 }
 DTYPES_BY_NAME = {str(dtype).removeprefix("torch."): dtype for dtype in TORCH_DTYPES.values()}
 FORMAT_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
