@@ -52,11 +52,12 @@ from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
-from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
+from modulekg_widgets.widgets.shared.base import Payload, check_keywords, when_idle
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import nn
 
 SCOPES = ("local", "global")
 KEYWORDS = (
@@ -184,11 +185,11 @@ class MaskEditor(ModelWidget):
 
     def __init__(
         self,
-        model: Any,
-        args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
+        model: nn.Module,
+        args: object = (),
+        kwargs: Mapping[str, object] | None = None,
         *,
-        optimizer: Any = None,
+        optimizer: object = None,
         plan: PruningPlan | None = None,
         importance: Any = "l2",
         scope: str = "local",
@@ -197,11 +198,11 @@ class MaskEditor(ModelWidget):
         selected: str | None = None,
         path: str | Path = "plan.modulekg.json",
         folder: str | Path | None = None,
-        batches: Iterable[Any] | None = None,
-        loss: Callable[..., Any] | None = None,
-        evaluate: Callable[[Any], Any] | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        batches: Iterable[object] | None = None,
+        loss: Callable[..., object] | None = None,
+        evaluate: Callable[..., object] | None = None,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
         self._sensitivity_run = SensitivityRun(self)
@@ -434,7 +435,7 @@ class MaskEditor(ModelWidget):
 
     # ----------------------------------------------------------- the state
 
-    def _redraw(self, model: Any) -> None:
+    def _redraw(self, model: nn.Module) -> None:
         """Trace a model that was changed elsewhere; the draft is kept if it still fits."""
         plan = None
         with suppress(ModuleKGError):
@@ -465,7 +466,7 @@ class MaskEditor(ModelWidget):
         for graph in self.graphs:
             graph.refresh(pruning.model, pruning.args, pruning.kwargs)
 
-    def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, Any]:
+    def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, object]:
         """Returns the draft as traits; `by` is the page that has drawn `revision`."""
         drawn = draft_payload(self._draft)
         by = by if drawn["revision"] == revision else ""
@@ -512,7 +513,7 @@ class MaskEditor(ModelWidget):
         if isinstance(change["old"], dict) and change["old"].get("generation") != change["new"].get("generation"):
             self._measured_loss.clear()
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def set_state(self, sync_data: Payload) -> None:
         """Apply changes from a page; invalid ones are reverted and reported."""
         wanted = dict(sync_data)
         if "draft" in wanted:
