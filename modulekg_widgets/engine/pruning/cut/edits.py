@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from modulekg_widgets.engine.axes.attributes import SizeValue as SizeValue
 from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
@@ -26,7 +27,6 @@ from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_m
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, ModelTensor, model_tensors_by_name
 
 Ints = NDArray[np.int64]
-SizeValue = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
