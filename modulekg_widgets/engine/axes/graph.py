@@ -167,7 +167,7 @@ class DataflowGraph(Dataflow):
         """The operators that no rule knows, with module and source line; all that they touch is frozen."""
         return self.axes.unknown
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """Run the recorded operators on real inputs and fill `value` of every node.
 
         Parameters
@@ -227,7 +227,7 @@ class DataflowGraph(Dataflow):
         """
         return cut_analysis(self.axes, what, index, dim)
 
-    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: object) -> dict[DataNode, Indices]:
         """Computes the positions that a mask on one tensor removes from the other tensors of one operator.
 
         Parameters

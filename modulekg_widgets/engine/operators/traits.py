@@ -19,7 +19,7 @@ import torch
 from modulekg_widgets.engine.operators.arguments import Arguments, schema_reading
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
 from modulekg_widgets.engine.operators.user_operators import cached_by_overload
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
 MATRIX_PRODUCT, VECTOR_PRODUCT, LINEAR, BILINEAR = "product", "vector product", "linear", "bilinear"
@@ -226,7 +226,7 @@ add_traits("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 
 
 @cached_by_overload
-def traits_of(overload: Any) -> Traits:
+def traits_of(overload: Overload) -> Traits:
     """Returns the traits of an operator, or of the operator in its `like=`."""
     read = schema_reading(overload).overload
     name = schema_of(read).name

@@ -215,7 +215,7 @@ def _configurations(walked: Walk, places: Mapping[str, int], container: str) -> 
                 yield path, name, value
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     return isinstance(value, nn.Module | torch.Tensor | type) or callable(value)
 
 

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -78,7 +78,7 @@ def _argument(call: ModuleCall, at: int) -> Argument:
     return Argument(place, None) if isinstance(place, int) else Argument(None, place)
 
 
-def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
+def _result(value: object, output: DataNode, call: ModuleCall) -> Result | Literal[False]:
     """The structure of a result with the output in it; False if it holds more than tensors and None."""
     if value is output:
         return OUTPUT
@@ -88,7 +88,7 @@ def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
             return None
         argument = _argument(call, at)
         return (ARGUMENT, argument.position, argument.keyword)
-    if type(value) in (tuple, list):
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
         parts = [_result(part, output, call) for part in value]
         return False if any(part is False for part in parts) else (TUPLE if type(value) is tuple else LIST, *parts)
     return None if value is None else False

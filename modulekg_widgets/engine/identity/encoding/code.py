@@ -29,7 +29,7 @@ class ValueEncoder(Protocol):
 
     opaque: list[str]
 
-    def encode(self, value: Any, path: str) -> bytes: ...
+    def encode(self, value: object, path: str) -> bytes: ...
     def class_reference(self, cls: type) -> bytes: ...
     def fresh(self) -> ValueEncoder: ...
 
@@ -90,19 +90,19 @@ _NAMEDTUPLE_METHODS = frozenset(
 )
 
 
-def _is_enum_method(value: Any) -> bool:
-    function = value.__func__ if type(value) in (staticmethod, classmethod) else value
-    return type(function) is types.FunctionType and function.__globals__.get("__name__") == "enum"
+def _is_enum_method(value: object) -> bool:
+    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    return isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == "enum"
 
 
-def _is_generated(value: Any) -> bool:
+def _is_generated(value: object) -> bool:
     """True if a decorator made this method of a dataclass: from a string, or as a wrapper around that."""
     return type(value) is not types.FunctionType or (
         value.__code__.co_filename == "<string>" or value.__globals__.get("__name__") in ("dataclasses", "reprlib")
     )
 
 
-def _encode_member(encoder: ValueEncoder, value: Any, path: str) -> bytes:
+def _encode_member(encoder: ValueEncoder, value: object, path: str) -> bytes:
     # what is opaque in a class is the same for all its instances: it is no path of the module
     before = len(encoder.opaque)
     try:

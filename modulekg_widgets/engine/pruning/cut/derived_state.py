@@ -19,7 +19,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, slicer
-from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state, registered_tensors
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -46,7 +46,7 @@ class DerivedState(NamedTuple):
     recompute: Callable[
         [Lookup], dict[str, Tensor]
     ]  # what they hold for other weights; nothing where that is not known
-    recompute_attribute: Callable[[Lookup], tuple[ModuleState, str, Tensor]] | None = (
+    recompute_attribute: Callable[[Lookup], tuple[Attributes, str, Tensor]] | None = (
         None  # a plain attribute that follows
     )
 
@@ -114,7 +114,7 @@ def _states_of_module(walked: Walk, path: str, index: int) -> Iterator[DerivedSt
 # ---------------------------------------------------------------- spectral norms
 
 
-def _spectral_norm_state(hook: SpectralNorm, state: ModuleState, prefix: str) -> DerivedState:
+def _spectral_norm_state(hook: SpectralNorm, state: Attributes, prefix: str) -> DerivedState:
     """The state of `torch.nn.utils.spectral_norm`."""
     names = tuple(f"{prefix}{hook.name}_{end}" for end in ("orig", "u", "v"))
     return DerivedState(
@@ -129,8 +129,8 @@ def _recompute_by_hook(hook: SpectralNorm, names: tuple[str, ...], value_of: Loo
 
 
 def _normalised_weight(
-    hook: SpectralNorm, names: tuple[str, ...], state: ModuleState, value_of: Lookup
-) -> tuple[ModuleState, str, Tensor]:
+    hook: SpectralNorm, names: tuple[str, ...], state: Attributes, value_of: Lookup
+) -> tuple[Attributes, str, Tensor]:
     weight, u, v = map(value_of, names)
     return state, hook.name, weight / torch.dot(u, torch.mv(hook.reshape_weight_to_matrix(weight), v))
 
@@ -176,7 +176,7 @@ def _by_subspace_iteration(matrix: Tensor, before: Tensor) -> tuple[Tensor, Tens
 # ------------------------------------------------------------- parametrizations
 
 
-def _parametrization_state(listed: ParametrizationList, state: ModuleState, prefix: str) -> Iterator[DerivedState]:
+def _parametrization_state(listed: ParametrizationList, state: Attributes, prefix: str) -> Iterator[DerivedState]:
     """The state of all parametrizations of one tensor, each of which takes what the one before gives."""
     originals = [f"{prefix}{name}" for name in registered_tensors(state) if name.startswith("original")]
     modules = [(f"{prefix}{at}.", module) for at, module in enumerate(listed)]

@@ -19,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from modulekg_widgets.engine.axes.attributes import SizeValue as SizeValue
 from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
-from modulekg_widgets.engine.torch_runtime.modules import ModuleState
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     ATTRIBUTE,
     ModelTensor,
@@ -32,7 +33,6 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import (
 )
 
 Ints = NDArray[np.int64]
-SizeValue = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,14 +199,14 @@ class TensorTarget(NamedTuple):
 
     edit: TensorEdit
     tensor: torch.Tensor
-    owners: tuple[tuple[ModuleState, str], ...]  # the state of each module that registers it, and its name there
+    owners: tuple[tuple[Attributes, str], ...]  # the state of each module that registers it, and its name there
     attribute_locations: tuple[ModelTensor, ...] = ()  # its places, where it is no parameter or buffer
 
 
 class AttributeTarget(NamedTuple):
     """One attribute that is edited: of a module, or of a plain object in it, as `config.hidden_size`."""
 
-    state: ModuleState  # the `__dict__` that holds it
+    state: Attributes  # the `__dict__` that holds it
     name: str
     before: SizeValue
     after: SizeValue
@@ -302,7 +302,7 @@ def is_plain_object(value: object) -> bool:
 
 
 def _attribute_target(
-    states: Mapping[str, ModuleState], path: str, before: SizeValue, after: SizeValue
+    states: Mapping[str, Attributes], path: str, before: SizeValue, after: SizeValue
 ) -> AttributeTarget:
     parts = path.split(".")
     home = next(at for at in range(len(parts) - 1, -1, -1) if ".".join(parts[:at]) in states)

@@ -30,7 +30,7 @@ from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, config
 from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import CutTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Items, Snapshot, Write, item_write
-from modulekg_widgets.engine.torch_runtime.modules import ModuleState, module_state, registered_tensors
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     attribute_swaps,
@@ -248,7 +248,7 @@ def _buffer_slots(target: TensorTarget) -> Slots:
     return [(state[BUFFERS], name) for state, name in target.owners]
 
 
-def _plain_slots(state: ModuleState, name: str) -> Slots:
+def _plain_slots(state: Attributes, name: str) -> Slots:
     if name not in state:
         raise CutError(f"a module has no {printable(name)!r} any more, which the cut changed: undo what removed it")
     listed = state.get(FLAT_WEIGHTS, ())  # recurrent layers list their weights once more
@@ -328,7 +328,7 @@ class PlainTensors(ReceiptPart):
 
 def _object_swaps(
     walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[object]
-) -> list[tuple[ModuleState, str, object, object]]:
+) -> list[tuple[Attributes, str, object, object]]:
     """The replacements of edited plain objects: state, attribute, old object, edited copy.
 
     The copies of those that are `noted` say that they are of a cut model.
@@ -440,7 +440,7 @@ class UncutTensors(ReceiptPart):
                     self._snapshot.record_entry(state[BUFFERS], name)
             self._record_attributes(state, theirs)
 
-    def _record_attributes(self, state: ModuleState, theirs: Container[int]) -> None:
+    def _record_attributes(self, state: Attributes, theirs: Container[int]) -> None:
         """Record tensors in plain attributes, and the weight lists of recurrent layers."""
         for name, value in state.items():
             listed = name == FLAT_WEIGHTS and isinstance(value, list)

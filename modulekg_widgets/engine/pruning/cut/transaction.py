@@ -18,7 +18,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, as_inte
 from modulekg_widgets.engine.residuals.module_removal import remove_modules
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
-from modulekg_widgets.engine.torch_runtime.modules import ModuleState
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.threads import current_use, training_thread
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -111,7 +111,7 @@ def _roll_back(writes: Sequence[Write]) -> None:
 _ABSENT = object()
 
 
-class WeakReferenceLists(list[tuple[ModuleState, str, list[object], list[object]]]):
+class WeakReferenceLists(list[tuple[Attributes, str, list[object], list[object]]]):
     """Lists of weak references, which are dropped when a receipt is copied or pickled."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[type, tuple[()]]:
@@ -123,7 +123,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self._contents: list[tuple[Items, Items]] = []
-        self._entries: list[tuple[ModuleState, str, object]] = []
+        self._entries: list[tuple[Attributes, str, object]] = []
         self._gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._bytes: list[tuple[str, torch.Tensor, torch.Tensor]] = []
         self._recorded_ids: set[int] = set()
@@ -142,11 +142,11 @@ class Snapshot:
         for part in value if isinstance(value, list | tuple) else parts:
             self.record(name, part, by_identity)
 
-    def record_entry(self, container: ModuleState, key: str) -> None:
+    def record_entry(self, container: Attributes, key: str) -> None:
         """Record the object at a key."""
         self._entries.append((container, key, container[key]))
 
-    def record_references(self, container: ModuleState, key: str) -> None:
+    def record_references(self, container: Attributes, key: str) -> None:
         """Record the list of weak references at a key."""
         self._references.append((container, key, container[key], container[key].copy()))
 
@@ -187,7 +187,7 @@ class Snapshot:
             yield attribute_write(tensor, "grad", before)
 
 
-def _set_or_delete(container: ModuleState, key: str, value: object) -> None:
+def _set_or_delete(container: Attributes, key: str, value: object) -> None:
     if value is _ABSENT:
         container.pop(key, None)
     else:

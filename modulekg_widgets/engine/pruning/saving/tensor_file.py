@@ -16,13 +16,6 @@ from typing import IO, NamedTuple
 import torch
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
-from modulekg_widgets.engine.json_types import JsonObject
-from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
-from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
-from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
-from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
-from modulekg_widgets.engine.safetensors_header import (
-    DTYPES,
 from modulekg_widgets.engine.file_formats.format_tables import SAFETENSORS_DTYPES
 from modulekg_widgets.engine.file_formats.safetensors_header import (
     LENGTH_BYTES,
@@ -31,6 +24,7 @@ from modulekg_widgets.engine.file_formats.safetensors_header import (
     HeaderError,
     read_header,
 )
+from modulekg_widgets.engine.json_types import JsonObject
 from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
 from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature

@@ -136,7 +136,7 @@ def _is_analysed(module: Any) -> bool:
     return not isinstance(module, str) or module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
-def _functions(value: Any) -> Iterator[FunctionType]:
+def _functions(value: object) -> Iterator[FunctionType]:
     """Yields the Python functions of a class member or another callable."""
     if isinstance(value, FunctionType):
         yield value

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.torch_runtime.bytecode import closure_values, code_names, nested_code
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 CONTAINERS = (dict, list, set, deque)
 _STATE = (nn.Module, torch.Tensor, *CONTAINERS)
@@ -38,7 +39,7 @@ class CapturedState:
         scope = function.__globals__
         return [name for name in _global_names(function.__code__) if self.needs_copy(scope.get(name))]
 
-    def needs_copy(self, value: Any) -> bool:
+    def needs_copy(self, value: object) -> bool:
         """True if an isolated run needs a copy of a global value or class attribute."""
         if isinstance(value, FunctionType):
             return is_user_module(value.__module__) and self._reaches_state(value)
@@ -178,13 +179,13 @@ def captured_class_state(classes: Iterable[type]) -> CapturedClassState:
     return found
 
 
-def underlying_functions(value: Any) -> list[FunctionType]:
+def underlying_functions(value: object) -> list[FunctionType]:
     """Returns the functions of a method, or of a property's accessors."""
     behind = [getattr(value, name, None) for name in ("fget", "fset", "func")] if type(value) in _PROPERTIES else []
     return [each for each in (unwrap_method(value), *behind) if isinstance(each, FunctionType)]
 
 
-def unwrap_method(value: Any) -> Any:
+def unwrap_method(value: object) -> Any:
     """Returns the function of a static or class method; other values unchanged."""
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
@@ -223,9 +224,9 @@ def writes_globals(function: FunctionType) -> bool:
 
 def copy_class_attributes(
     code: CapturedClassState,
-    value: Any,
+    value: object,
     new: Any,
-    own: dict[str, Any],
+    own: Attributes,
     of: Callable[[Any], Any],
     are_writers: Callable[[Iterable[Any]], None],
 ) -> None:
