@@ -12,7 +12,7 @@ from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditC
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult, run_with_edits
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.pruning.plan.sizes.operator_costs import operator_resizer
-from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel, has_costs
 from modulekg_widgets.engine.tracing.dataflow import OperatorNode
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import REAL
@@ -74,7 +74,7 @@ class PlannedSizes:
     def model(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeModel:
         """The sizes in these units for many choices at once."""
         wanted = tuple(units)
-        if times or self.counted is not self.graph:
+        if times or (self.counted is not self.graph and has_costs(wanted)):
             return SizeModel(self.axes, wanted, self.counted.axes, times)
         known, key = self.axes.size_models, (wanted, tuple(axis.number for axis in self.axes.free))
         if key not in known:

@@ -36,7 +36,12 @@ from modulekg_widgets.engine.pruning.plan.sizes.operator_costs import (
 )
 from modulekg_widgets.engine.residuals.removable_blocks import NO_BLOCK, NestedBlocks
 
-COST_UNITS = ("flops", "matmul_flops", "macs", "latency")  # the units that the operators are asked for
+COST_UNITS = ("flops", "matmul_flops", "macs", "latency")  # the other ones are of tensors
+
+
+def has_costs(units: Collection[str]) -> bool:
+    """True if operators have to be asked for some of these units."""
+    return any(unit in COST_UNITS for unit in units)
 
 
 class TensorSize(NamedTuple):
@@ -89,10 +94,10 @@ class SizeModel:
         self._blocks = blocks
         builder = axis_expressions(axes)
         self.tensors = self._tensor_sizes(axes, builder)
-        other = builder if counted is None or counted is axes else matching_expressions(counted, axes)
         self.non_polynomial: list[NonPolynomialCost] = []
         self.costs: dict[str, list[SizeTerm]] = {}
-        if any(unit in COST_UNITS for unit in units):
+        if has_costs(units):
+            other = builder if counted is None or counted is axes else matching_expressions(counted, axes)
             self.costs = self._operator_terms(other, ListElements(axes), times or {})
         self._sums = SumsOfProducts(
             self.expressions,
