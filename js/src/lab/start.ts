@@ -1,4 +1,4 @@
-// Commands, tabs and the side panel, for which only JupyterLab has room. Loaded when the page turns out to be JupyterLab.
+// The start of commands, tabs and the side panel, for which only JupyterLab has room.
 
 import { type ILabShell, ILayoutRestorer, type JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";

@@ -1,4 +1,4 @@
-// MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
+// The widget MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";

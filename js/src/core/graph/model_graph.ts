@@ -1,4 +1,4 @@
-// The whole explorer: canvas, tree, panels and toolbar around one store.
+// The model graph: canvas, tree, panels and toolbar around one store.
 
 import { axesOf } from "../shared/model/axes";
 import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";

@@ -1,4 +1,4 @@
-// The whole explorer: graph, tables, matrix and chart around one store.
+// The knowledge explorer: map, tables, matrix and chart around one store.
 
 import "../../../style/knowledge.css";
 import "../../../style/knowledge_views.css";

@@ -1,4 +1,4 @@
-// Everything that is known of the selected module, in plain words.
+// The side panel of a model graph: everything that is known of the selected module.
 
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
