@@ -12,7 +12,7 @@ import "../../style/panels.css";
 import { addCommands, addToLauncher, addToPalette, Inputs, openFile } from "./commands";
 import { Hosts } from "./kernel/hosts";
 import { AllKernelObjects } from "./kernel/kernel_objects";
-import { ObjectPanel, PANEL_ID } from "./panel";
+import { ObjectPanel, PANEL_ID } from "./object_panel";
 import { offerTabs, Tabs } from "./tabs";
 import { bundleOf } from "./i18n";
 

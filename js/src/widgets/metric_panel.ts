@@ -3,7 +3,7 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
+import { createMetricPanel, type MetricPanel } from "../core/metrics/metric_panel";
 import { limitOf } from "../core/metrics/data/payload";
 import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import {

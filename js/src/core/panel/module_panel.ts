@@ -39,7 +39,7 @@ const STATUS: Readonly<Record<Status, string>> = {
 
 const INSIDE = `changed inside${IN_PLACE}`;
 
-export class SidePanel {
+export class ModulePanel {
   private readonly disposers = new Disposers();
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
