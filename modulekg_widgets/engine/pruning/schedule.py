@@ -21,7 +21,7 @@ from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
 from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, removed_count, round_up
 from modulekg_widgets.engine.pruning.plan.selection.request import FREE, Request, check_target
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 
 Shape = Callable[[float], float]  # from 0 … 1 of the steps to 0 … 1 of the way between the ratios
 SHAPES = ("cubic", "linear", "constant", "exponential")
@@ -290,7 +290,7 @@ class PruningSchedule:
         """The sizes of a model in the units of the target."""
         if self.target is None:
             return {}
-        formula = SizeFormula(graph.axes, graph.axes, list(self.target))
+        formula = SizeModel(graph.axes, list(self.target))
         return dict(zip(formula.units, formula.before.tolist(), strict=True))
 
     def _make_plan(self, graph: DataflowGraph, wanted: float, sizes: Mapping[str, int], options: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, Pru
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.request import Importance
-from modulekg_widgets.engine.pruning.plan.sizes.size_terms import ModelSizes, SizeTerms, size_terms
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import ModelSizes, SizeModel
 from modulekg_widgets.engine.residuals.removable_blocks import NestedBlocks, residual_blocks
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
@@ -80,13 +80,13 @@ class Draft:
     @cached_property
     def ratio_axes(self) -> frozenset[int]:
         """The axes that a ratio may prune: no two of them multiply one dimension."""
-        return frozenset(axis.number for axis in AxisChoice(self._full_trace.axes, "index", None, None).independent())
+        return frozenset(axis.number for axis in AxisChoice(self._full_trace.axes, "index").independent())
 
     @cached_property
-    def size_terms(self) -> SizeTerms:
+    def size_model(self) -> SizeModel:
         """The size of the model as a formula in the counts of the axes."""
         counted = self._full_trace if self.graph.traced_on == REAL else self.graph
-        return size_terms(self._full_trace.axes, counted.axes, self.blocks)
+        return SizeModel(self._full_trace.axes, ModelSizes._fields, counted.axes, blocks=self.blocks)
 
     @property
     def has_statistics(self) -> bool:
@@ -164,9 +164,15 @@ class Draft:
 
     def sizes(self) -> tuple[ModelSizes, ModelSizes]:
         """The sizes of the model before and after, without a dry run."""
-        full = [axis.size for axis in self.axes]
-        left = {axis.number: axis.size - int(self.removed_flags(axis.number).sum()) for axis in self.axes}
-        return self.size_terms.sizes({}, full), self.size_terms.sizes(left, full, self.removed_blocks)
+        left = [axis.size - int(self.removed_flags(axis.number).sum()) for axis in self.axes]
+        return self._sizes_before_and_after(left, self.removed_blocks)
+
+    def _sizes_before_and_after(
+        self, left: Sequence[int], removed_blocks: frozenset[int]
+    ) -> tuple[ModelSizes, ModelSizes]:
+        after = self.size_model.sizes(np.array(left, dtype=np.int64), removed_blocks)
+        before, after = (ModelSizes(*map(round, sizes.tolist())) for sizes in (self.size_model.before, after))
+        return before, after
 
     @property
     def summary(self) -> str:
@@ -310,14 +316,12 @@ class Draft:
         )
 
     def report(self) -> DraftReport | None:
-        """The plan and its differences from the draft; None if nothing is removed. Raises `CutError`. Raises
-        `CutError`.
-        """
+        """The plan and its differences from the draft; None if nothing is removed. Raises `CutError`."""
         found = self.plan()
         if found is None:
             return None
         gone, dropped = self.removed_blocks, {self._axis(cut).number: cut.dropped for cut in found.axes}
-        kept, taken, left = {}, {}, {}
+        kept, taken, left = {}, {}, [axis.size for axis in self.axes]
         for axis in self.axes:
             if self._blocks_of_axis[axis.number] <= gone:
                 continue
@@ -327,9 +331,7 @@ class Draft:
             kept[axis.number] = np.flatnonzero(goes & ~planned).tolist()
             taken[axis.number] = np.flatnonzero(planned & ~goes).tolist()
             left[axis.number] = axis.size - int(planned.sum())
-        full = [axis.size for axis in self.axes]
-        sizes = self.size_terms.sizes({}, full), self.size_terms.sizes(left, full, gone)
-        return DraftReport(found, sizes, _not_empty(kept), _not_empty(taken))
+        return DraftReport(found, self._sizes_before_and_after(left, gone), _not_empty(kept), _not_empty(taken))
 
 
 def _not_empty(indices: Mapping[int, list[int]]) -> dict[int, list[int]]:

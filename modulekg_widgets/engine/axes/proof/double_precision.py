@@ -14,7 +14,8 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.traits import DROPPED, FLIPPED, traits_of
 from modulekg_widgets.engine.torch_runtime.caches import uncaptured_result
 from modulekg_widgets.engine.torch_runtime.decompose import RECURRENT_OVERLOADS, OperatorMode
-from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, disable_current_modes, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs
 from modulekg_widgets.engine.torch_runtime.rng import is_random, seeded_generator
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ class ForceDtype(OperatorMode):
         super().__init__()
         self.dtype = dtype
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if func in RECURRENT_OVERLOADS:  # asks for no type, and draws nothing
             with disable_current_modes():
@@ -105,7 +108,7 @@ class ForceDtype(OperatorMode):
         # a tensor of the code's own, such as a constant, comes in the type that it was written in
         return cast(out, self.dtype) if isinstance(out, Tensor) and made else out
 
-    def _in_dtype(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _in_dtype(self, kwargs: Kwargs) -> dict[str, Any]:
         asked = kwargs.get("dtype")
         if isinstance(asked, torch.dtype) and asked.is_floating_point:
             return {**kwargs, "dtype": self.dtype}
@@ -114,17 +117,17 @@ class ForceDtype(OperatorMode):
         return kwargs
 
 
-def _has_only_integers(args: Any) -> bool:
+def _has_only_integers(args: Args) -> bool:
     """True if an operator gets tensors, and all of them hold integers."""
     given = [argument for argument in args if isinstance(argument, Tensor)]
     return bool(given) and not any(t.is_floating_point() or t.is_complex() for t in given)
 
 
-def _cast_all(args: Any, dtype: torch.dtype) -> list[Any]:
+def _cast_all(args: Args, dtype: torch.dtype) -> list[Any]:
     return [argument.to(dtype) if isinstance(argument, Tensor) else argument for argument in args]
 
 
-def _without_noise(noise: str, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _without_noise(noise: str, func: Overload, args: Args, kwargs: Kwargs) -> Any:
     """Runs a random operator and returns its expected value: positional noise would break equivariance."""
     drawn = func(*args, **kwargs)  # what is drawn next goes by how many draws came before
     call = Arguments(func, args, kwargs)
@@ -141,7 +144,9 @@ def _without_noise(noise: str, func: Any, args: Any, kwargs: dict[str, Any]) -> 
 class DecomposedBatchNorm(TorchFunctionMode):
     """Batch normalisation in its written-out form, which has a gradient in the running statistics too."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         if func is torch.nn.functional.batch_norm:
             given = inspect.signature(func).bind(*args, **(kwargs or {}))
             given.apply_defaults()
@@ -169,7 +174,7 @@ def _batch_norm(
     return out if bias is None else out + bias.view(shape)
 
 
-def _is_factory(func: Any) -> bool:
+def _is_factory(func: Overload) -> bool:
     """True if an operator creates a tensor: a factory, or a constant in the code."""
     return traits_of(func).is_bookkeeping or not any(
         isinstance(argument.type, torch.TensorType) for argument in schema_of(func).arguments

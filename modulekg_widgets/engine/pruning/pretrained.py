@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import nn
 
@@ -14,6 +13,7 @@ from modulekg_widgets.engine.pruning.plan.saved.plan_file import parse_plan
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.saving.load import load
 from modulekg_widgets.engine.pruning.saving.save import SavedModel, save
+from modulekg_widgets.engine.safe_files import PATHLIKE
 
 _plans_of_loaded: weakref.WeakKeyDictionary[nn.Module, list[PruningPlan]] = (
     weakref.WeakKeyDictionary()
@@ -21,7 +21,11 @@ _plans_of_loaded: weakref.WeakKeyDictionary[nn.Module, list[PruningPlan]] = (
 
 
 def save_model(
-    model: nn.Module, folder: Any, receipt: Any = None, arguments: Any = None, builder: Any = None
+    model: nn.Module,
+    folder: PATHLIKE,
+    receipt: Receipt | PruningPlan | Sequence[Receipt | PruningPlan] | None = None,
+    arguments: Mapping[str, object] | tuple[object, ...] | None = None,
+    builder: Callable[..., nn.Module] | None = None,
 ) -> SavedModel:
     """Save a model, cut or not, as safetensors and JSON; `mk.load_pretrained` reads it in another process.
 
@@ -69,15 +73,15 @@ def save_model(
         raise ModelFolderError(
             f"got a {printable(type(model).__name__)}: pass the model, an instance of torch.nn.Module"
         )
-    given = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
-    cuts = [_plan_of_receipt(each).saved_cut for each in given]
+    receipts = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
+    cuts = [_plan_of_receipt(each).saved_cut for each in receipts]
     before = [plan.saved_cut for plan in _plans_of_loaded.get(model, ())]
     if [cut.text for cut in cuts[: len(before)]] != [cut.text for cut in before]:
         cuts = before + cuts
     return save(model, folder, cuts, arguments, builder)
 
 
-def _plan_of_receipt(value: Any) -> PruningPlan:
+def _plan_of_receipt(value: object) -> PruningPlan:
     plan = value.plan if isinstance(value, Receipt) else value
     if isinstance(value, Receipt) and value.is_spent:
         raise ModelFolderError(f"{value!r} was undone: leave it out")
@@ -89,7 +93,7 @@ def _plan_of_receipt(value: Any) -> PruningPlan:
     return plan
 
 
-def load_pretrained(folder: Any, classes: Sequence[Any] = ()) -> nn.Module:
+def load_pretrained(folder: PATHLIKE, classes: Sequence[Callable[..., object]] = ()) -> nn.Module:
     """Load a model that was saved by `receipt.save_pretrained`, `plan.save_pretrained` or `mk.save_model`.
 
     The folder is data: no pickle is opened, no code in it is run, nothing is downloaded, and no module is imported

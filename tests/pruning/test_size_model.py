@@ -11,8 +11,8 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import Draft
-from modulekg_widgets.engine.pruning.plan.sizes.size_terms import SizeTerms, size_terms
+from modulekg_widgets.engine.pruning.draft import Draft
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from sampling import sampled
 
 IMAGE = (1, 3, 64, 64)
@@ -40,7 +40,7 @@ def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: 
     plan = mk.plan(graph, per_axis=dropped)
     draft.adopt_plan(plan)
     before, after = draft.sizes()
-    assert draft.size_terms.is_exact
+    assert draft.size_model.is_exact
     assert (before.params, after.params) == plan.params
     assert (before.flops, after.flops) == plan.flops
     draft.adopt_plan(None)
@@ -123,15 +123,14 @@ def test_a_cost_that_is_no_polynomial_is_kept_as_it_is_and_said() -> None:
             hidden = self.first(x)
             return self.second(hidden) + torch.fft.fft(hidden).abs().mean()
 
-    terms = terms_of(Spectrum(), torch.zeros(3, 4))
-    assert not any(cost.factor < 0 for cost in terms.flops)
+    sizes = sizes_of(Spectrum(), torch.zeros(3, 4))
+    assert not any(term.factor < 0 for term in sizes.costs["flops"])
     graph = mk.trace(Spectrum(), torch.zeros(3, 4))
-    assert terms.sizes({}, [axis.size for axis in graph.axes]).flops == graph.flops()
+    assert sizes.before == [graph.flops()]
 
 
 def test_sorting_constant_dimensions_stays_exact() -> None:
-    terms = terms_of(Sorted(), torch.zeros(3, 4))
-    assert terms.is_exact
+    assert sizes_of(Sorted(), torch.zeros(3, 4)).is_exact
 
 
 def test_a_square_of_one_axis_counts_twice() -> None:
@@ -146,11 +145,13 @@ def test_a_square_of_one_axis_counts_twice() -> None:
 
     graph = mk.trace(Gram(), torch.zeros(5, 4))
     (axis,) = graph.axes.free
-    terms, full = size_terms(graph.axes), [each.size for each in graph.axes]
+    sizes = SizeModel(graph.axes, ["flops"])
     for count in (1, 3, 8):
         expected = 2 * 5 * 4 * count + 2 * 5 * count * count + count * count
-        assert terms.sizes({axis.number: count}, full).flops == expected
+        counts = sizes.full.copy()
+        counts[axis.number] = count
+        assert sizes.sizes(counts) == [expected]
 
 
-def terms_of(model: nn.Module, x: torch.Tensor) -> SizeTerms:
-    return size_terms(mk.trace(model, x).axes)
+def sizes_of(model: nn.Module, x: torch.Tensor) -> SizeModel:
+    return SizeModel(mk.trace(model, x).axes, ["flops"])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.file_formats.format_tables import SAFETENSORS_DTYPES
 from modulekg_widgets.engine.safe_files import parse_json
 
 LENGTH_BYTES = 8  # bytes of the length of the header
@@ -19,15 +20,6 @@ MAX_TENSORS = 250_000
 MAX_DIMENSIONS = 64
 MAX_PARTS = 4 * MAX_TENSORS  # lists and objects, of which a tensor has three, and the header two
 METADATA = "__metadata__"
-# by the format's name: bits of an element, and torch's word for it; the last ones are in no torch yet, or in few
-DTYPES = {
-    "BOOL": (8, "bool"), "U8": (8, "uint8"), "I8": (8, "int8"), "U16": (16, "uint16"), "I16": (16, "int16"),
-    "U32": (32, "uint32"), "I32": (32, "int32"), "U64": (64, "uint64"), "I64": (64, "int64"),
-    "F16": (16, "float16"), "BF16": (16, "bfloat16"), "F32": (32, "float32"), "F64": (64, "float64"),
-    "C64": (64, "complex64"), "F8_E4M3": (8, "float8_e4m3fn"), "F8_E5M2": (8, "float8_e5m2"),
-    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"), "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"), "F8_E8M0": (8, "float8_e8m0fnu"),
-    "F4": (4, "float4"), "F6_E2M3": (6, "float6_e2m3"), "F6_E3M2": (6, "float6_e3m2"),
-}  # fmt: skip
 
 
 class HeaderError(ValueError):
@@ -78,22 +70,22 @@ def _check_offsets(stored: dict[str, HeaderEntry], data: int, size: int) -> None
         raise HeaderError(f"its tensors end at byte {end:,} of {size:,}")
 
 
-def _entry(name: str, entry: Any, data: int) -> HeaderEntry:
+def _entry(name: str, entry: object, data: int) -> HeaderEntry:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise HeaderError(f"{printable(name)} has not a dtype, a shape and offsets")
-    known = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    known = SAFETENSORS_DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
     if known is None:
         raise HeaderError(f"{printable(name)} is of the dtype {printable(repr(entry['dtype'])[:60])}")
     shape, offsets = (_sizes(name, entry[key]) for key in ("shape", "data_offsets"))
     if len(shape) > MAX_DIMENSIONS or len(offsets) != 2:
         raise HeaderError(f"{printable(name)} has too many dimensions or offsets")
-    bits, dtype = known
+    dtype, bits = known
     if (offsets[1] - offsets[0]) * 8 != math.prod(shape) * bits:
         raise HeaderError(f"{printable(name)} of the shape {printable(str(list(shape)))} has other offsets")
     return HeaderEntry(shape, dtype, data + offsets[0], offsets[1] - offsets[0])
 
 
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
+def _sizes(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(part) is int and 0 <= part < 1 << 60 for part in value):
         raise HeaderError(f"{printable(name)} has sizes that are none")
     return tuple(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -11,9 +11,10 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, ORIGINAL_MODULE, PARAMETERS, compiler_frames
 
 Named = TypeVar("Named")
+Attributes: TypeAlias = dict[str, Any]  # an object's own `__dict__`
 # a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
 # `__getattr__`, and neither has a say
-module_state: Callable[[nn.Module], dict[str, Any]] = nn.Module.__dict__["__dict__"].__get__
+module_state: Callable[[nn.Module], Attributes] = nn.Module.__dict__["__dict__"].__get__
 
 STANDARD = frozenset(module_state(nn.Module())) - {"training"}  # what every module has
 REGISTRIES = {PARAMETERS, BUFFERS}
@@ -42,12 +43,12 @@ def is_plain_module(cls: type) -> bool:
     return issubclass(cls, nn.Module) and not issubclass(cls, (torch.jit.ScriptModule, *wrapper_classes()))
 
 
-def registry(state: dict[str, Any], name: str) -> dict[str, Any]:
+def registry(state: Attributes, name: str) -> Attributes:
     """Returns the parameters, buffers or children in a module's `__dict__`; empty before `__init__`."""
     return state.get(name) or {}
 
 
-def registered_tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+def registered_tensors(state: Attributes) -> dict[str, torch.Tensor]:
     """The parameters and buffers of one module by attribute."""
     own = {**registry(state, PARAMETERS), **registry(state, BUFFERS)}
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
@@ -62,7 +63,7 @@ def main_weight(named: Mapping[str, Named]) -> Named | None:
     return found
 
 
-def set_mode(states: Iterable[dict[str, Any]], training: bool | None) -> None:
+def set_mode(states: Iterable[Attributes], training: bool | None) -> None:
     """Put the modules of a copy into train or eval mode; None leaves each in its own."""
     if training is not None:
         for state in states:

@@ -14,7 +14,7 @@ from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARA
 SIZES, WEIGHTS = "sizes", "weights"
 
 
-class ModelState:
+class ModelSnapshot:
     """A record of a model's modules, sizes and version counters, to detect changes; holds the model weakly."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -72,6 +72,6 @@ def _or_none(ask: Any) -> Any:
         return None
 
 
-def state_of(model: Any) -> ModelState | None:
+def snapshot_of(model: Any) -> ModelSnapshot | None:
     """The state of a module; None of anything else."""
-    return ModelState(model) if isinstance(model, nn.Module) else None
+    return ModelSnapshot(model) if isinstance(model, nn.Module) else None

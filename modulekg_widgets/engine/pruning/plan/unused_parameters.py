@@ -20,7 +20,7 @@ MAX_NAMES = 6
 SOURCE = "layers='uniform', as the configuration has one number for it and for what is cut"
 
 
-class UnreadChanges(NamedTuple):
+class UnusedParameterEdits(NamedTuple):
     """Tensors and attributes that the trace does not depend on, with their new sizes."""
 
     tensors: tuple[TensorEdit, ...]
@@ -38,7 +38,7 @@ class UnreadChanges(NamedTuple):
         return tuple(Change(ATTRIBUTE, what, SOURCE) for what in (*tensors, *attributes))
 
 
-def unread_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
+def unused_parameter_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[str]:
     """The note on unread parameters that keep a size which is cut elsewhere.
 
     So are adapters that are not active, and branches that are not taken: with them the cut model may not run.
@@ -62,7 +62,7 @@ def unread_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) -> list[st
     return [f"{what}the cut. Trace such a pass, or remove them before"]
 
 
-def unread_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey]:
+def unused_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey]:
     """The facts of a model about unread tensors, and about modules with unread tensors only."""
     unread = {name for node in graph.unread for name in node.names}
     homes = {name.rpartition(".")[0] for name in unread}
@@ -73,9 +73,9 @@ def unread_facts(graph: Dataflow, facts: Iterable[FactKey]) -> frozenset[FactKey
     )  # fmt: skip
 
 
-def unread_changes(
+def unused_parameter_edits(
     graph: Dataflow, edits: Edits, differences: Iterable[FactKey], wanted: Facts, built: Facts
-) -> UnreadChanges | None:
+) -> UnusedParameterEdits | None:
     """The unread changes that match a configuration; None if other facts differ as well.
 
     Attributes are integers that a pass may read: it has to run as before with them.
@@ -96,7 +96,8 @@ def unread_changes(
             stays.setdefault(unread[key[1]], {})[key[2]] = kept
         else:
             return None
-    return UnreadChanges(tuple(TensorEdit(node.names, node.shape, dims) for node, dims in stays.items()), attributes)
+    tensors = tuple(TensorEdit(node.names, node.shape, dims) for node, dims in stays.items())
+    return UnusedParameterEdits(tensors, attributes)
 
 
 def _similar_positions(graph: Dataflow, edits: Edits, name: str, dim: int, old: int, now: int) -> Ints | None:
