@@ -13,7 +13,7 @@ import { Session } from "../core/masks/session/session";
 import { EditorStore } from "../core/masks/session/editor_context";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel } from "../core/metrics/panel";
+import { createMetricPanel } from "../core/metrics/metric_panel";
 import { PanelStore } from "../core/metrics/base/state";
 import { showPlan } from "../core/panel/plan_view";
 import { FileProblem, UNTRANSLATED } from "../core/shared/payload/file_problem";

@@ -1,4 +1,4 @@
-// ForwardPlayer: the player's state bound to the traits; pictures and answers are shared by all views of a model.
+// The widget ForwardPlayer: its state bound to the traits; pictures and answers are shared by all views of a model.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { MapsFeed } from "../core/forward/maps_feed";

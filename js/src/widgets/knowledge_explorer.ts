@@ -1,4 +1,4 @@
-// KnowledgeExplorer: what is chosen in the explorer bound to the traits of the Python widget.
+// The widget KnowledgeExplorer: what is chosen bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createKnowledgeExplorer, type ViewSnapshot, type KnowledgeExplorer } from "../core/knowledge/explorer";

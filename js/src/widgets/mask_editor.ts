@@ -1,4 +1,4 @@
-// MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
+// The widget MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { bytesOf } from "../core/masks/draft/bit_table";

@@ -1,9 +1,9 @@
-// MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
+// The widget MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
+import { createMetricPanel, type MetricPanel } from "../core/metrics/metric_panel";
 import { limitOf } from "../core/metrics/data/payload";
 import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import {

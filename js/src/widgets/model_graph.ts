@@ -1,4 +1,4 @@
-// ModelGraph: the explorer's state bound to the traits of the Python widget.
+// The widget ModelGraph: its state bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";

@@ -1,4 +1,4 @@
-// Workbench: the views of its parts in panes that can be resized.
+// The widget Workbench: the views of its parts in panes that can be resized.
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";

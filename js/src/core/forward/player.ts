@@ -1,4 +1,4 @@
-// The whole player: controls, the list of steps, and what is known of the current one.
+// The forward player: controls, the list of steps, and what is known of the current one.
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";

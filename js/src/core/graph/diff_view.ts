@@ -1,4 +1,4 @@
-// Two models side by side, marked by what became of each module.
+// The comparison of two models side by side, marked by what became of each module, under cameras that move together.
 
 import { measurer } from "../shared/base/canvas";
 import {

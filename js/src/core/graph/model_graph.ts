@@ -1,4 +1,4 @@
-// The whole explorer: canvas, tree, panels and toolbar around one store.
+// The model graph: canvas, tree, panels and toolbar around one store.
 
 import { axesOf } from "../shared/model/axes";
 import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";
@@ -14,7 +14,7 @@ import { captureKeys } from "../shared/ui/keys";
 import { readPayload } from "../shared/payload/payload";
 import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
-import { SidePanel } from "../panel/side_panel";
+import { ModulePanel } from "../panel/module_panel";
 import type { GraphStore } from "../shared/model/graph_store";
 import { InstanceStrip } from "./parts/instance_strip";
 import { TreeView } from "../tree/tree_view";
@@ -138,7 +138,7 @@ class MountedGraph implements ModelGraph {
       new TreeView(tree, h, store),
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
-      new SidePanel(panel, h, store, this.actions),
+      new ModulePanel(panel, h, store, this.actions),
       new StatusLine(status, h, store)
     ];
     parts.forEach(part => this.disposers.add(() => part.dispose()));

@@ -1,4 +1,4 @@
-// One model file in a tab: read when it is opened, and again when it has changed.
+// A model file in a tab: read when it is opened, and again when it has changed.
 
 import { PathExt } from "@jupyterlab/coreutils";
 import type { DocumentRegistry } from "@jupyterlab/docregistry";

@@ -1,4 +1,4 @@
-// Rank against frequency: how often each structure is used, on linear or logarithmic axes, with the fitted laws.
+// The frequency of structures against their rank, on linear or logarithmic axes, with the fitted laws.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";

@@ -1,4 +1,4 @@
-// Two numbers of all models against each other, with the models than which no other is better in both ways.
+// A scatter of two numbers of all models, with the models than which no other is better in both ways.
 
 import { measurer, oneLine } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";

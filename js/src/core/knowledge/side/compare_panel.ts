@@ -1,4 +1,4 @@
-// "What do these two models share?" in the side panel: the button, the choice of the other model, and the answer.
+// The comparison of two models in the side panel: a button, the choice of the other model, and what they share.
 
 import { oneLine } from "../../shared/base/canvas";
 import { button, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";

@@ -12,7 +12,7 @@ import type { ExplorerStore, Sorting } from "../data/state";
 import { type Column, SortedTable, type Cell } from "./table";
 import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";
-import { day, percent } from "../side/side_panel";
+import { day, percent } from "../side/explorer_panel";
 import { oneLine } from "../../shared/base/canvas";
 
 export interface ExplorerView {

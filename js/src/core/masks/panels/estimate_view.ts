@@ -1,5 +1,4 @@
-// The cost of a ratio, beside its slider: the curve by which it can be chosen, the origin of the figures, and the buttons
-// that have them computed and measured; or what has to be passed for them.
+// The cost of a ratio beside its slider: the curve to choose it by, where its figures are from, and the buttons for both.
 
 import { button, Disposers, el, listen, setAttribute, svg } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";

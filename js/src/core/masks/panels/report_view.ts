@@ -1,5 +1,4 @@
-// The report of the dry run, in one line beside the buttons: sizes before and after, or why the draft does not run. Its
-// corrections, and a long error, open below it.
+// The report of the dry run, beside the buttons and in full below them, and the results of the user's function.
 
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
 import { counted, exactNumber, shortNumber } from "../../shared/base/format";

@@ -1,4 +1,4 @@
-// One axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
+// The row of an axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
 
 import { button, Disposers, el, listen, nameSpan, setAttribute, icon } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";

@@ -1,5 +1,4 @@
-// The blocks that can go as a whole: a line that opens on a row for each, with what it has and whether it goes. A block
-// that lies in another one stands below it, folded until it is asked for.
+// The blocks that can be removed as a whole: a line that opens on a row for each.
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";

@@ -1,4 +1,4 @@
-// All series that the kernel has sent, whatever is shown of them; of one model, so that all its views show the same.
+// The series that the kernel has sent for one model, shared by all of its views.
 
 import { decodeUpdate, type Form, HISTOGRAM_HEAD, type RawAlert, type Update } from "./payload";
 import { HistogramData, LineData } from "./series";

@@ -1,4 +1,4 @@
-// Lines over steps: uPlot has the axes, the cursor, the drag and the strokes; the paths are ours.
+// The line chart over steps: uPlot has the axes, the cursor and the drag; paths and marks are drawn here.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";

@@ -1,4 +1,4 @@
-// Opening, closing and bringing nodes into view, within the limits on what is drawn.
+// The expansion of a graph: opening, closing and bringing nodes into view, within the limits on what is drawn.
 
 import { Fold, Hierarchy } from "./hierarchy";
 import { nodeLimits } from "../base/settings";

@@ -1,4 +1,4 @@
-// Everything that is known of the selected module, in plain words.
+// The side panel of a model graph: everything that is known of the selected module.
 
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
@@ -39,7 +39,7 @@ const STATUS: Readonly<Record<Status, string>> = {
 
 const INSIDE = `changed inside${IN_PLACE}`;
 
-export class SidePanel {
+export class ModulePanel {
   private readonly disposers = new Disposers();
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
