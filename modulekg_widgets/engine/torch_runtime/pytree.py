@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import TraceError, printable
 
 Args: TypeAlias = tuple[Any, ...]  # the positional arguments of a call
 Kwargs: TypeAlias = dict[str, Any]  # its keyword arguments
+SEQUENCES: tuple[type[Any], ...] = (list, tuple)  # of unknown elements
 Function: TypeAlias = Callable[..., Any]  # of whatever arguments
 T = TypeVar("T")
 MAX_DEPTH = 8  # levels of a structure that counts as plain
