@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from modulekg_widgets.engine.views.object_list import ObjectList
+from modulekg_widgets.widgets.shared.base import Payload
 
 # of the comm, too: a kernel has one. It is never opened, as front ends that do not know it would report an error;
 # messages on a comm that is not known are ignored by all of them
@@ -31,7 +32,7 @@ class KernelObjects:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.sent: dict[str, Any] | None = None
+        self.sent: dict[str, object] | None = None
         self.objects = ObjectList(shell)
 
     def announce(self) -> None:
@@ -46,7 +47,7 @@ class KernelObjects:
         manager.register_comm(self.comm)
         self.shell.events.register("post_run_cell", self.after_cell)
 
-    def after_cell(self, result: Any = None) -> None:
+    def after_cell(self, result: object = None) -> None:
         try:
             listed = self.objects.payload()
             if listed != self.sent:
@@ -55,7 +56,7 @@ class KernelObjects:
         except Exception:
             logger.debug("the list of objects could not be sent", exc_info=True)
 
-    def answer(self, message: dict[str, Any]) -> None:
+    def answer(self, message: Payload) -> None:
         """Handle a request of the front end: a fresh list, or closing the widget of a tab."""
         try:
             asked = message["content"]["data"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, printable
@@ -52,12 +54,12 @@ def refuse_sharded(model: nn.Module | Walk) -> None:
             )
 
 
-def refuse_sharded_values(tensors: dict[str, object]) -> None:
+def refuse_sharded_values(tensors: Mapping[Hashable, object]) -> None:
     """Raise `CutError` for sharded tensors, by name."""
     for name, tensor in tensors.items():
         if (kind := sharding_of_tensor(tensor)) is not None:  # type: ignore[arg-type] - any object has a class
             raise CutError(
-                f"{printable(name)!r} is sharded ({kind}), and each process has but a part of it: pass a full "
+                f"{printable(str(name))!r} is sharded ({kind}), and each process has but a part of it: pass a full "
                 "state_dict"
             )
 
