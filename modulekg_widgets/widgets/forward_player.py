@@ -13,7 +13,8 @@ from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep, error_text
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message, pictures_payload
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.forward import svg
+from modulekg_widgets.engine.views.pictures.forward import draw_forward
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
 from modulekg_widgets.widgets.shared.base import (
     Payload,
@@ -331,8 +332,8 @@ class ForwardPlayer(ModelWidget):
         self.send(reply, pixels)
         return True
 
-    def _static_picture(self) -> str:
-        return svg(self._played, self.step, self.hide_shapes)
+    def _static_picture(self) -> Picture:
+        return draw_forward(self._played, self.step, self.hide_shapes)
 
 
 def _sample_index(sample: object) -> int:

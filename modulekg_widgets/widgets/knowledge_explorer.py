@@ -28,7 +28,8 @@ from modulekg_widgets.engine.views.knowledge_payload import (
     selectable,
 )
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.knowledge import svg
+from modulekg_widgets.engine.views.pictures.knowledge import draw_knowledge
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
 
 # -------------------- Background analysis of a large graph, in a thread, while the page shows its models
@@ -318,8 +319,8 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     # -------------------------------------------------------------- other forms
 
-    def _static_picture(self) -> str:
-        return svg(self.payload)
+    def _static_picture(self) -> Picture:
+        return draw_knowledge(self.payload)
 
 
 def _check_option(what: str, value: str, known: tuple[str, ...]) -> str:

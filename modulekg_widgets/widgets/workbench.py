@@ -9,6 +9,7 @@ from ipywidgets import widget_serialization
 from traitlets import Bunch, Dict, Instance, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
@@ -150,5 +151,5 @@ class Workbench(ModuleKGWidget):
     def _picture_state(self) -> Hashable:
         return self.graph._picture_state()
 
-    def _static_picture(self) -> str | None:
+    def _static_picture(self) -> Picture | None:
         return self.graph._static_picture()

@@ -3,9 +3,8 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";
 import { Widget } from "@lumino/widgets";
-import { button, el, nameSpan } from "../core/shared/ui/dom";
+import { button, el, nameSpan, icon } from "../core/shared/ui/dom";
 import { exactNumber, shortNumber } from "../core/shared/base/format";
-import { icon } from "../core/shared/ui/icons";
 import { COMMANDS } from "./commands";
 import type { Host, Hosts } from "./kernel/hosts";
 import { graphIcon } from "./icons";
@@ -15,9 +14,10 @@ import {
   type ObjectKind,
   TAB_KINDS,
   OTHER_VERSION,
-  type TabKind
-} from "./kernel/kernel_protocol";
-import type { AllKernelObjects, KernelObjects } from "./kernel/kernel_objects";
+  type TabKind,
+  type AllKernelObjects,
+  type KernelObjects
+} from "./kernel/kernel_objects";
 import { MODULE } from "../generated/version";
 
 export const PANEL_ID = `${MODULE}-panel`;

@@ -3,7 +3,7 @@
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
 import { readSplit, type Split, WorkbenchPanes } from "../core/shared/ui/workbench";
-import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./_base";
+import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modulekg_widgets.engine.adapters import AttributesOf, adapters
 from modulekg_widgets.engine.adapters import __name__ as adapters_module
@@ -19,14 +19,15 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state
 from modulekg_widgets.engine.torch_runtime.private import modules_of
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
 EXPERT = EXPERTS.removesuffix("s")
+SizeValue: TypeAlias = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 Counts = Mapping[Term, int]  # how many indices stay of an axis, where some go
 
 
@@ -107,9 +108,9 @@ class TensorSizes:
         return dims[dim]
 
 
-def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
+def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[SizeValue, SizeValue]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
-    changed = dict(_expert_counts(axes, counts))
+    changed: dict[str, tuple[SizeValue, SizeValue]] = dict(_expert_counts(axes, counts))
     for path, node in axes.graph.modules.items():
         sizes_of = adapters.of_class(type(node.module))
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
@@ -153,7 +154,7 @@ def _expert_counts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int,
                 yield f"{path}.{name}" if path else name, (value, sizes[value])
 
 
-def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
+def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Attributes) -> dict[str, SizeValue]:
     """Returns the attributes that an adapter computes, converted to the types of today's; raises `CutError`."""
     try:
         found = dict(sizes_of(sizes))
@@ -170,7 +171,7 @@ def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[s
         ) from error
 
 
-def _as_integers(value: Any, kind: type) -> Any:
+def _as_integers(value: Any, kind: type) -> SizeValue:
     if isinstance(value, tuple | list):
         parts = [operator.index(part) for part in value]
         return parts if issubclass(kind, list) else tuple(parts)

@@ -30,7 +30,7 @@ from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
 from modulekg_widgets.engine.axes.terms.term_positions import format_term, positions
 from modulekg_widgets.engine.errors import UnknownAxisError, closest_match_hint, pluralize, printable
 from modulekg_widgets.engine.operators.recorded_call import CallRecord
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 
@@ -225,7 +225,7 @@ class Axes:
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
         self.doubts: dict[Axis, UnprovedReason] = {}  # of `prove`, about free axes that a permutation cannot prove here
         self.traced_path: Any = None  # of plans: the way that the data take in the traced call, once it was asked for
-        self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
+        self.size_models: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.tensor_dims: dict[
             Term, list[tuple[DataNode, int]]
         ] = {}  # where each atom stands, in the order of the model

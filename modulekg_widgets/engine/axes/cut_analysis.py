@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.attributes import changed_attributes
+from modulekg_widgets.engine.axes.attributes import SizeValue, changed_attributes
 from modulekg_widgets.engine.axes.inference.inference import find_rule
 from modulekg_widgets.engine.axes.terms.algebra import (
     ATOM,
@@ -50,7 +50,7 @@ class Cut:
     indices: dict[str, list[int]]  # axis name → indices that go
     parameters: dict[str, Indices] = field(repr=False)  # and buffers, each under all of its names
     values: dict[str, Indices] = field(repr=False)
-    attributes: dict[str, tuple[Any, Any]] = field(repr=False)  # "conv1.out_channels" → (before, after)
+    attributes: dict[str, tuple[SizeValue, SizeValue]] = field(repr=False)  # "conv1.out_channels" → (before, after)
     modules: tuple[str, ...] = ()  # elements of lists, as experts, that go as a whole
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ def _node(axes: Axes, name: str) -> DataNode:
 # ------------------------------------------------------------- one operator
 
 
-def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+def operator_analysis(operator: OperatorNode, value: DataNode, mask: object) -> dict[DataNode, Indices]:
     """Returns the positions that a mask on one tensor removes from the other tensors of one operator.
 
     `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
@@ -260,7 +260,7 @@ def _isolated_dims(operator: OperatorNode) -> dict[DataNode, Dims]:
     return {**dims, **dict(zip(results, several, strict=True))}
 
 
-def _by_dimension(mask: Any, value: DataNode) -> Mapping[int, Iterable[int]]:
+def _by_dimension(mask: object, value: DataNode) -> Mapping[int, Iterable[int]]:
     if isinstance(mask, Mapping):
         if not all(is_integer(at) and -value.dim() <= at < value.dim() for at in mask):
             raise CutError(

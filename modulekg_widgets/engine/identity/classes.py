@@ -10,6 +10,8 @@ import types
 from pathlib import PurePath
 from typing import Any
 
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
+
 # a spawned process imports the main script under another name
 MAIN_MODULES = {"__main__": "__main__", "__mp_main__": "__main__"}
 
@@ -32,7 +34,7 @@ def class_names(cls: type) -> tuple[str, str]:
     return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
 
 
-def is_importable(module: str, qualified: str, value: Any) -> bool:
+def is_importable(module: str, qualified: str, value: object) -> bool:
     """True if importing this name gives `value`, so that the name alone identifies it."""
     if module in MAIN_MODULES or "<" in qualified:
         return False
@@ -55,9 +57,9 @@ def slot_members(cls: type) -> list[tuple[str, types.MemberDescriptorType]]:
     return [(n, m) for n, m in members if type(m) is types.MemberDescriptorType and n != "__weakref__"]
 
 
-def instance_state(value: Any) -> dict[str, Any]:
+def instance_state(value: object) -> dict[str, Any]:
     """The values in an object's `__dict__` and in the slots of its classes, read through the descriptors themselves."""
-    state: dict[str, Any] = {}
+    state: Attributes = {}
     for cls in reversed(class_mro(type(value))):
         if not is_heap_type(cls):
             continue

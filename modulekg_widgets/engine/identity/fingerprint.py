@@ -40,8 +40,8 @@ from modulekg_widgets.engine.identity.modulekg_v1_hash import seed_hashes
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
+from modulekg_widgets.engine.torch_runtime.modules import is_plain_module, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import is_plain_module, module_state
 
 # -------------------- Digests of trees of modules, computed from the digests of the modules without their children
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import nn
@@ -20,11 +20,12 @@ from modulekg_widgets.engine.identity.skeleton_source import Untold
 from modulekg_widgets.engine.identity.statistics import ModuleStatistics
 from modulekg_widgets.engine.identity.tensors import direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, Walk, class_name, nominal_class
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 
 # -------------------- Hyper-parameters of a module for display: its public attributes as plain values or short text
 
 
+T = TypeVar("T")
 MAX_LENGTH = 200  # characters of one value; whoever needs more has the module
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -82,11 +83,11 @@ def _to_text(value: Any, depth: int) -> str:
 _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType})
 
 
-def _first_items(values: Any) -> list[Any]:
+def _first_items(values: Iterable[T]) -> list[T]:
     return list(islice(values, 20))
 
 
-def _items_to_text(value: Any, kind: type, depth: int) -> str:
+def _items_to_text(value: Collection[object], kind: type, depth: int) -> str:
     if not depth:
         return "…"
     if kind in (set, frozenset):  # their order changes from process to process

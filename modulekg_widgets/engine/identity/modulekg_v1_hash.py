@@ -64,7 +64,7 @@ def _module_hash(walk: Walk, index: int) -> int:
     return int(md5(json.dumps(attributes).encode(), usedforsecurity=False).hexdigest(), 16)
 
 
-def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
+def _as_text(value: object, walk: Walk, index: int, name: str) -> str:
     # a container prints its elements, so those must be plain too; an int of 5,000 digits has no decimal text
     try:
         if _is_plain(value):
@@ -75,9 +75,10 @@ def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
     raise FingerprintError(f"the seed scheme cannot write {printable(path)!r} as text: use scheme='structure'")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     # counted as it is printed, so that containers that share their elements end here
-    waiting, length = [value], 0
+    waiting: list[Any] = [value]
+    length = 0
     while waiting and length < MAX_TEXT_LENGTH:
         part = waiting.pop()
         length += len(part) + 1 if type(part) in (tuple, list, str) else 1

@@ -25,8 +25,8 @@ from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, p
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES, WRAPPER_ATTRIBUTES, type_of_script
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 # -------------------- Slots and dotted paths of the modules of a model, without the modules themselves
 
@@ -178,7 +178,7 @@ class Walk(Paths):
     def __init__(self) -> None:
         super().__init__()
         self.modules: list[nn.Module] = []
-        self.states: list[dict[str, Any]] = []  # each module's __dict__
+        self.states: list[Attributes] = []  # each module's __dict__
 
     @cached_property
     def bottom_up(self) -> Sequence[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 import torch
 import xxhash
@@ -134,7 +133,7 @@ def _direct_digests(
         yield name, known[id(tensor)][1]
 
 
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+def _tensors_in(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.private import FakeTensor, sparse_entry_count
+from modulekg_widgets.engine.torch_runtime.private import FakeTensor, Overload, sparse_entry_count
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
@@ -35,11 +36,11 @@ class Value:
 class RecordedCall(Protocol):
     """One call of an operator."""
 
-    overload: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    overload: Overload
+    args: Args
+    kwargs: Kwargs
     inputs: list[Any]  # the values among the arguments, in order
-    result: Any
+    result: object
 
     @property
     def where(self) -> str:
@@ -57,7 +58,7 @@ class CallRecord:
     remedy: str = field(default="", repr=False)
 
 
-def nodes_in(value: Any) -> list[Any]:
+def nodes_in(value: object) -> list[Any]:
     """The values in a recorded structure, in order."""
     if isinstance(value, Value):
         return [value]

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
 @dataclass(frozen=True, slots=True)

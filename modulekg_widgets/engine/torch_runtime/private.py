@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, methodcaller
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import _tensor_str, nn
@@ -22,6 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode 
 from torch.utils._python_dispatch import (
     is_traceable_wrapper_subclass as is_traceable_wrapper_subclass,  # made of others
 )
+
+from modulekg_widgets.engine.torch_runtime.pytree import Function
 
 # ------------------------------------------------------------------ modules, by what stands in their `__dict__`
 
@@ -35,7 +37,7 @@ PRE_HOOKS = "_forward_pre_hooks"  # of a module, such as the old kinds of spectr
 CALL_HOOKS = frozenset({"_forward_hooks", PRE_HOOKS, BACKWARD_HOOKS, "_backward_pre_hooks"})
 COMPILED_CALL = "_compiled_call_impl"  # stands here: torch calls it in the place of the module, hooks included
 compiled_call_of = attrgetter(COMPILED_CALL)
-plain_call_of: Callable[[nn.Module], Callable[..., Any]] = attrgetter("_call_impl")  # hooks and forward
+plain_call_of: Callable[[nn.Module], Function] = attrgetter("_call_impl")  # hooks and forward
 CALL_CODE = nn.Module._call_impl.__code__  # the frame of a module's call
 OUTER_CALL_CODE = nn.Module._wrapped_call_impl.__code__  # the one around it
 ORIGINAL_MODULE = "_orig_mod"  # the module behind what torch.compile returns
@@ -108,12 +110,13 @@ PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 # -------------------------------------------------------------------------------------------------------- operators
 
 OpOverload = torch._ops.OpOverload  # aten::add.Tensor
+Overload: TypeAlias = "torch._ops.OpOverload[..., Any]"  # its type, whatever it takes and gives
 OpOverloadPacket = torch._ops.OpOverloadPacket  # aten::add
 HigherOrderOperator = torch._ops.HigherOrderOperator  # cond, which takes functions
 SCHEMA = "_schema"  # the signature of an overload
-schema_of: Callable[[Any], Any] = attrgetter(SCHEMA)
-packet_of: Callable[[Any], Any] = attrgetter("_overloadpacket")  # the packet of an overload
-overload_name_of: Callable[[Any], str] = attrgetter("_overloadname")  # "Tensor" of aten::add.Tensor
+schema_of: Callable[[Overload], torch._C.FunctionSchema] = attrgetter(SCHEMA)
+packet_of: Callable[[Overload], OpOverloadPacket] = attrgetter("_overloadpacket")  # the packet of an overload
+overload_name_of: Callable[[Overload], str] = attrgetter("_overloadname")  # "Tensor" of aten::add.Tensor
 PACKET_NAME = "_qualified_op_name"  # "aten::add" of a packet
 packet_name_of: Callable[[Any], str] = attrgetter(PACKET_NAME)
 CUSTOM_NAME = "_qualname"  # the same of what torch.library.custom_op makes
@@ -128,7 +131,7 @@ def decompositions() -> ModuleType:
     return module
 
 
-recurrent_steps: Callable[[Any], Callable[..., Any]] = attrgetter("_rnn_helper")  # of these, for all recurrent layers
+recurrent_steps: Callable[[Any], Function] = attrgetter("_rnn_helper")  # of these, for all recurrent layers
 
 
 # ------------------------------------------------------------------------------------------------ modes of a thread
@@ -195,12 +198,12 @@ def count_compiled_frames(count: int) -> int:
     return -1 if set_count is None else set_count(count)
 
 
-def kernel_in_parts(operator: Any) -> Callable[..., Any] | None:
+def kernel_in_parts(operator: Any) -> Function | None:
     """Returns the kernel of a higher-order operator in terms of basic operators."""
     return operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
-def scan_in_parts(*args: Any, **kwargs: Any) -> Any:
+def scan_in_parts(*args: object, **kwargs: object) -> Any:
     """The kernel of scan without its check that no mode is on."""
     from torch._higher_order_ops.scan import generic_scan
 

@@ -34,7 +34,7 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder, load_plan
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.session import CUT, PruningSession
@@ -47,7 +47,8 @@ from modulekg_widgets.engine.views.mask_payload import (
     trial_payload,
 )
 from modulekg_widgets.engine.views.payload import number, text
-from modulekg_widgets.engine.views.pictures.masks import svg
+from modulekg_widgets.engine.views.pictures.masks import draw_masks
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
@@ -574,5 +575,5 @@ class MaskEditor(ModelWidget):
             raise UnknownPathError(f"there is no module {printable(value)!r}: {closest_match_hint(value, modules)}")
         return known[text(value)]
 
-    def _static_picture(self) -> str:
-        return svg(self._draft, self._pruning.title)
+    def _static_picture(self) -> Picture:
+        return draw_masks(self._draft, self._pruning.title)

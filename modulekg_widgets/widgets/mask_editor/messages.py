@@ -26,7 +26,7 @@ from modulekg_widgets.widgets.shared.base import WidgetValueError, is_main_threa
 from modulekg_widgets.widgets.shared.sliced_work import INTERRUPTED
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.plan.draft import Draft
+    from modulekg_widgets.engine.pruning.draft import Draft
 
 MAX_NAME = 64  # of a page
 Message = Mapping[str, object]

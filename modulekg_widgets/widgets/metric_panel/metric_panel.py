@@ -17,7 +17,8 @@ from modulekg_widgets.engine.monitoring.readings import EVAL, PHASES, TRAIN, Slo
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.views.metric_payload import HISTOGRAM, MAX_POINTS, UpdateReader, series_parts
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, svg
+from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, draw_metrics
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.schema import METRICS
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
@@ -413,9 +414,9 @@ class MetricPanel(ModuleKGWidget):
     def _picture_state(self) -> Hashable:
         return super()._picture_state(), *((len(run.history), getattr(run, "is_running", False)) for run in self._runs)
 
-    def _static_picture(self) -> str:
+    def _static_picture(self) -> Picture:
         self._choose()
-        return svg(
+        return draw_metrics(
             self._runs,
             ChartOptions(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
         )

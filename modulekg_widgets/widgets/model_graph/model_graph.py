@@ -33,7 +33,9 @@ from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.initial_expansion import initial_expansion
 from modulekg_widgets.engine.views.payload import model_payload, number, text
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.widgets.shared.base import Payload, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
@@ -419,9 +421,11 @@ class ModelGraph(ModelWidget):
 
     # -------------------------------------------------------------- other forms
 
-    def _static_picture(self) -> str:
-        picture = svg(self.payload, self._expanded_nodes())
-        return picture if len(picture) <= MAX_PICTURE_CHARACTERS else svg(self.payload, initial_expansion(self.payload))
+    def _static_picture(self) -> Picture:
+        picture = draw_hierarchy(self.payload, self._expanded_nodes())
+        if len(svg_text(picture)) <= MAX_PICTURE_CHARACTERS:
+            return picture
+        return draw_hierarchy(self.payload, initial_expansion(self.payload))
 
     def _expanded_nodes(self) -> list[int]:
         return [self._paths.find(path) or 0 for path in self.expanded]

@@ -18,7 +18,7 @@ from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, printable
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
-from modulekg_widgets.engine.views.pictures.boxes import xml_text
+from modulekg_widgets.engine.views.pictures.svg import xml_text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError
 
 # --------------------

@@ -27,7 +27,8 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
-from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.engine.views.pictures.png import notebook_pictures
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, output_pictures, record_captured
 
 FRONT_END = "modulekg-widgets"
@@ -128,11 +129,11 @@ class ModuleKGWidget(DOMWidget):
         bundle: Payload = super()._repr_mimebundle_(**kwargs) or {}
         _track_cell(self)
         picture = self._static_picture()
-        if picture:
+        if picture is not None:
             bundle |= notebook_pictures(picture)
         return bundle
 
-    def _static_picture(self) -> str | None:
+    def _static_picture(self) -> Picture | None:
         return None
 
 

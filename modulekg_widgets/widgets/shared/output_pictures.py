@@ -16,8 +16,9 @@ from uuid import uuid4
 from ipywidgets import Accordion, Box, DOMWidget, Output, Stack, Tab, VBox, Widget
 from ipywidgets.widgets.widget import _instances
 
-from modulekg_widgets.engine.views.pictures.boxes import MAX_WIDTH, SizedPicture, arrange_in_rows, with_size
-from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.engine.views.pictures.boxes import MAX_WIDTH, arrange_in_rows
+from modulekg_widgets.engine.views.pictures.png import notebook_pictures
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 
 if TYPE_CHECKING:
     from IPython.core.formatters import DisplayFormatter
@@ -66,20 +67,15 @@ def record_captured(widget: Widget, run: str | None) -> None:
         captured[1].append(weakref.ref(widget))
 
 
-def picture_of(widget: Widget) -> str | None:
-    """Returns the picture of all widgets in `widget`; None if there is none."""
-    found = _picture(widget, frozenset())
-    return found.svg if found else None
-
-
-def _picture(widget: Widget, above: frozenset[Widget]) -> SizedPicture | None:
+def picture_of(widget: Widget, above: frozenset[Widget] = frozenset()) -> Picture | None:
+    """Returns the picture of all widgets in `widget`, except those in `above`; None if there is none."""
     if widget in above or widget.comm is None:
         return None
     own = getattr(widget, "_static_picture", None)
     if own is not None:
-        return with_size(own())
+        return own()
     above |= {widget}
-    inside = ((title, _picture(part, above)) for title, part in _parts(widget))
+    inside = ((title, picture_of(part, above)) for title, part in _parts(widget))
     drawn = [(title, picture) for title, picture in inside if picture is not None]
     if not drawn:
         return None

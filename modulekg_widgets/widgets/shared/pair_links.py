@@ -97,7 +97,7 @@ class PrunedShare(PairLink):
 class SharedStructure(PairLink):
     """Link of the selections of an explorer (a fingerprint) and a graph (the first path with it).
 
-    The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
+    The page translates what is clicked (js/src/widgets/linked_models.ts), the kernel what Python sets.
     """
 
     name = "structure"

@@ -1,5 +1,6 @@
 // The safetensors format: eight bytes with the length of the header, the header in JSON, and the bytes of the tensors.
 
+import { FORMAT_TABLES } from "../../generated/format_tables";
 import { type Fields, isObject, isString } from "../shared/base/schema";
 import { FileProblem } from "../shared/payload/file_problem";
 import {
@@ -22,30 +23,9 @@ const METADATA = "__metadata__";
 const IN_ENTRY = 3; // dtype, shape and offsets
 
 /** The dtypes of the format: torch's word, and the bits of one item. */
-const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map([
-  ["F64", ["float64", 64]],
-  ["F32", ["float32", 32]],
-  ["F16", ["float16", 16]],
-  ["BF16", ["bfloat16", 16]],
-  ["F8_E4M3", ["float8_e4m3fn", 8]],
-  ["F8_E5M2", ["float8_e5m2", 8]],
-  ["F8_E4M3FNUZ", ["float8_e4m3fnuz", 8]],
-  ["F8_E5M2FNUZ", ["float8_e5m2fnuz", 8]],
-  ["F8_E8M0", ["float8_e8m0fnu", 8]],
-  ["F6_E2M3", ["float6_e2m3", 6]],
-  ["F6_E3M2", ["float6_e3m2", 6]],
-  ["F4", ["float4", 4]],
-  ["C64", ["complex64", 64]],
-  ["I64", ["int64", 64]],
-  ["I32", ["int32", 32]],
-  ["I16", ["int16", 16]],
-  ["I8", ["int8", 8]],
-  ["U64", ["uint64", 64]],
-  ["U32", ["uint32", 32]],
-  ["U16", ["uint16", 16]],
-  ["U8", ["uint8", 8]],
-  ["BOOL", ["bool", 8]]
-]);
+const DTYPES: ReadonlyMap<string, readonly [string, number]> = new Map(
+  FORMAT_TABLES.safetensors_dtypes.map(([name, word, bits]) => [name, [word, bits]])
+);
 
 /** Reads the header, and checks that the tensors fill the rest of the file. */
 export async function readSafetensors(source: FileSource): Promise<FileContents> {

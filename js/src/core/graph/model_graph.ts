@@ -1,7 +1,7 @@
 // The whole explorer: canvas, tree, panels and toolbar around one store.
 
 import { axesOf } from "../shared/model/axes";
-import { Breadcrumb } from "./parts/breadcrumb";
+import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";
 import { DiffView } from "./diff_view";
 import { FileNotice, TraceNotice } from "./parts/notices";
 import { comparedOf } from "../shared/model/differences";
@@ -10,7 +10,6 @@ import { showMessage, readOrShowError, StatusLine } from "../shared/ui/status";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Legend } from "./parts/legend";
 import { captureKeys } from "../shared/ui/keys";
 import { readPayload } from "../shared/payload/payload";
 import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
@@ -18,7 +17,6 @@ import type { FileActions } from "../panel/file_panel";
 import { SidePanel } from "../panel/side_panel";
 import type { GraphStore } from "../shared/model/graph_store";
 import { InstanceStrip } from "./parts/instance_strip";
-import { isOffered, Toolbar } from "./parts/toolbar";
 import { TreeView } from "../tree/tree_view";
 
 export interface ModelGraph {

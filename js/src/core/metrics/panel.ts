@@ -1,26 +1,26 @@
-// The whole panel: picker, picture, legend, alerts and toolbar around one store and the series of one model.
+// The metric panel: picker, picture, legend, alerts and toolbar around one store and the series of one model.
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { button, Disposers, el, listen, setAttribute, copyText, nameSpan, icon, saveFile } from "../shared/ui/dom";
 import { captureKeys } from "../shared/ui/keys";
 import { showMessage, readOrShowError } from "../shared/ui/status";
-import { fileName } from "../export/scene";
+import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
-import { AlertList } from "./alert_list";
-import { hasLayers, metricOf } from "./data/selection";
-import type { MetricData } from "./data/metric_data";
+import { hasLayers, metricOf, chosenModules, matchesQuery, kindOf, runName } from "./data/selection";
+import { alertMessage, type AlertMark, type MetricData } from "./data/metric_data";
 import { FrameScheduler } from "./base/frame_scheduler";
 import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
 import { type PanelPayload, readPanel } from "./data/payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
-import { pictureToPng, saveFile } from "./downloads";
+import { pictureToPng } from "./downloads";
 import type { PanelState, PanelStore, PanelView } from "./base/state";
 import { PanelStatus, PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
-import { emptyStateText, EmptyState } from "./empty_state";
+import { counted } from "../shared/base/format";
+import { stepText } from "./base/value_axis";
 
 export interface MetricPanel {
   dispose(): void;
@@ -302,4 +302,176 @@ function box(className: string, ...children: HTMLElement[]): HTMLElement {
   const element = el("div", className);
   element.append(...children);
   return element;
+}
+
+// The message in an empty panel: why there is nothing to draw, and code to copy so that there is.
+
+/** What an empty picture says. */
+interface EmptyStateText {
+  readonly text: string;
+  readonly code: string; // "" where nothing is to be written
+}
+
+const NOTHING: EmptyStateText = {
+  text: "Waiting for values: they appear with the first step that is recorded. The training tells the monitor its steps:",
+  code: `with monitor:
+    for step, batch in enumerate(batches):
+        ...  # forward, backward and the optimizer's step
+        monitor.track(step)`
+};
+const HISTOGRAMS: EmptyStateText = {
+  text: "No metric has recorded histograms yet. Ask the monitor for some, here of every 20th step:",
+  code: `monitor = mk.Monitor(model, {"*": [
+    ["WeightHistogram", "linear(20)"],
+    ["OutputHistogram", "linear(20)"],
+]})`
+};
+const LAYERS: EmptyStateText = {
+  text: "A heat map has one row for each layer, and no layer has been measured yet. Ask the monitor for a metric of layers:",
+  code: `monitor = mk.Monitor(model, {"*": ["OutputGradSndNorm", "OutputSndNorm"]})`
+};
+const PHASES: Readonly<Record<string, string>> = {
+  eval: `model.train(False)  # what model.eval does
+with torch.no_grad():
+    model(batch)
+monitor.track(step)`,
+  train: `model.train()
+loss_of(model(batch)).backward()
+monitor.track(step)`
+};
+
+function emptyStateText(data: MetricData, store: PanelStore): EmptyStateText {
+  const view = store.get("view");
+  const metric = metricOf(data, store);
+  const phase = store.get("phase");
+  if (data.isEmpty) return NOTHING;
+  const index = data.index(kindOf(view), metric);
+  if (!index && metric) return ofMetric(metric);
+  if (!index && view === "histogram") return HISTOGRAMS;
+  if (!index) return view === "heatmap" ? LAYERS : NOTHING;
+  const query = store.get("query");
+  const isSearched = view === "heatmap" && query !== "";
+  if (isSearched && !chosenModules(data, store).modules.some(module => matchesQuery(module, query)))
+    return { text: "No module that is drawn matches the search.", code: "" };
+  const hasPhase = index.series.some(series => phase === "both" || data.entries[series]?.phase === phase);
+  if (hasPhase) return NOTHING;
+  const text = `Waiting for values in the ${phase} phase: so far there are none of this metric. A pass in it is measured, too:`;
+  return { text, code: PHASES[phase] ?? "" };
+}
+
+/** A metric that was chosen by name and has not come. */
+function ofMetric(metric: string): EmptyStateText {
+  const text = "No values of this metric so far. If the monitor was not asked for it:";
+  return { text, code: `monitor = mk.Monitor(model, {"*": [${JSON.stringify(metric)}]})` };
+}
+
+const COPIED_FOR = 1500; // ms
+
+/** The words and the code in the middle of an empty picture. */
+class EmptyState {
+  readonly element = el("div", "mkg-metric-waiting");
+  private readonly disposers = new Disposers();
+  private readonly text = el("p", "mkg-metric-waiting-text");
+  private readonly code = el("code");
+  private readonly copy = button("mkg-button mkg-metric-copy", "Copy", "Copy these lines");
+  private readonly box = el("div", "mkg-metric-waiting-code");
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(notify: (text: string) => void) {
+    const lines = el("pre");
+    lines.append(this.code);
+    this.copy.prepend(icon("copy"));
+    this.box.append(lines, this.copy);
+    this.text.setAttribute("role", "status");
+    this.element.append(this.text, this.box);
+    this.disposers.add(
+      listen(this.copy, "click", () => void this.take(notify)),
+      () => clearTimeout(this.timer)
+    );
+  }
+
+  /** Null: there is a picture. */
+  show(empty: EmptyStateText | null): void {
+    const { text, code } = empty ?? { text: "", code: "" };
+    if (this.text.textContent !== text) this.text.textContent = text;
+    if (this.code.textContent !== code) this.code.textContent = code;
+    this.box.hidden = code === "";
+    this.element.hidden = empty === null;
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+  }
+
+  private async take(notify: (text: string) => void): Promise<void> {
+    const done = await copyText(this.code.textContent ?? "");
+    notify(done ? "Copied." : "The browser did not allow copying.");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => notify(""), COPIED_FOR);
+  }
+}
+
+// The alerts below the picture, the latest first; a click shows the metric and selects the module.
+
+const MAX_ROWS = 100;
+
+class AlertList {
+  private readonly disposers = new Disposers();
+  private readonly heading = el("div", "mkg-metric-alerts-heading");
+  private readonly list = el("ul", "mkg-metric-alerts");
+  private readonly more = el("div", "mkg-dim");
+  private built = "";
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly data: MetricData,
+    private readonly store: PanelStore
+  ) {
+    host.classList.add("mkg-metric-alert-box");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Alerts");
+    this.list.setAttribute("aria-label", "Alerts, the latest first");
+    this.heading.setAttribute("role", "status");
+    host.append(this.heading, this.list, this.more);
+    host.hidden = true;
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  draw(runs: readonly string[]): void {
+    const { alertCount, alerts, structure } = this.data;
+    const built = `${alertCount} ${structure} ${runs.join("\n")}`;
+    if (built === this.built) return;
+    this.built = built;
+    this.host.hidden = alertCount === 0;
+    this.heading.textContent = counted(alertCount, "alert");
+    const latest = [...alerts]
+      .reverse()
+      .sort((a, b) => b.step - a.step)
+      .slice(0, MAX_ROWS);
+    this.list.replaceChildren(...latest.map(alert => this.entry(alert, runs)));
+    this.more.textContent = alertCount > latest.length ? `The latest ${MAX_ROWS} are listed.` : "";
+  }
+
+  private entry(alert: AlertMark, runs: readonly string[]): HTMLElement {
+    const entry = el("li");
+    const element = button("mkg-metric-alert", "");
+    const place = [`step ${stepText(alert.step)}`, ...(runs.length > 1 ? [runName(runs, alert.run)] : [])].join(" · ");
+    element.append(el("span", "mkg-metric-alert-step", place), nameSpan("mkg-metric-alert-text", alertMessage(alert)));
+    element.title = "Show this metric and select the module";
+    element.addEventListener("click", () => this.go(alert));
+    entry.append(element);
+    return entry;
+  }
+
+  private go({ metric, module }: AlertMark): void {
+    if (this.data.index("numbers", metric)) {
+      if (this.store.get("view") === "histogram") this.store.set("view", "lines");
+      this.store.set("metric", metric);
+    }
+    this.store.set("selected", module);
+  }
 }

@@ -8,9 +8,8 @@ import { exampleClass, matches, search } from "../shared/search/search";
 import { GraphStore } from "../shared/model/graph_store";
 import { TreeView } from "../tree/tree_view";
 import { foreignParts, hostileTexts, settle } from "../../testing/sample";
-import type { FileActions } from "./file_panel";
+import { type FileActions, HistogramProblem, readHistogram } from "./file_panel";
 import { SidePanel } from "./side_panel";
-import { HistogramProblem, readHistogram } from "./tensor_histogram";
 
 let host: HTMLElement;
 let store: GraphStore;

@@ -10,14 +10,12 @@ import {
   storeOf,
   wideNet
 } from "../../testing/sample";
-import { Breadcrumb } from "../graph/parts/breadcrumb";
+import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Legend } from "../graph/parts/legend";
 import { SidePanel } from "./side_panel";
 import { DISCONNECTED, StatusLine } from "../shared/ui/status";
 import type { GraphStore } from "../shared/model/graph_store";
 import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
-import { Toolbar } from "../graph/parts/toolbar";
 
 let host: HTMLElement;
 const mounted: { dispose(): void }[] = [];

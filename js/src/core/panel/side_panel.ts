@@ -5,12 +5,12 @@ import { axesOf } from "../shared/model/axes";
 import { labelOf, valueOf } from "../shared/stage/color";
 import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
 import { dataflowOf } from "../shared/model/dataflow";
-import { button, copyText, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
 import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
-import { breakable, copyButton, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { breakable, copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload/payload";
 import { reveal } from "../shared/model/expansion";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -18,8 +18,6 @@ import { below } from "../tree/tree_rows";
 import { push } from "../shared/base/multimap";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
-const COPIED = "Copied.";
-const COPIED_FOR = 2000; // ms
 const SAME = "identical structure, separate weights";
 const TOOLTIPS: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
@@ -46,7 +44,7 @@ export class SidePanel {
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
   private readonly marks: readonly (Mark | null)[] | undefined;
-  private copied: ReturnType<typeof setTimeout> | undefined;
+  private readonly copier: Copier;
   private readonly file: FilePanel | null;
   private whole: string | null = null; // the axis of which all members are listed
 
@@ -58,6 +56,7 @@ export class SidePanel {
   ) {
     const { file } = h.payload;
     this.file = file ? new FilePanel(h, file, actions, () => this.render()) : null;
+    this.copier = new Copier(store);
     host.classList.add("mkg-side-panel");
     host.setAttribute("role", "region");
     host.setAttribute("aria-label", "Selected module");
@@ -72,7 +71,7 @@ export class SidePanel {
   }
 
   dispose(): void {
-    clearTimeout(this.copied);
+    this.copier.dispose();
     this.disposers.dispose();
     this.host.replaceChildren();
   }
@@ -338,7 +337,7 @@ export class SidePanel {
     const { mkgCopy, mkgTarget, mkgFocus, mkgAxis, mkgMembers } = target.dataset;
     if (mkgMembers !== undefined) this.showMembers(this.whole === mkgMembers ? null : mkgMembers);
     if (mkgAxis !== undefined) this.store.set("axis", this.store.get("axis") === mkgAxis ? null : mkgAxis);
-    if (mkgCopy !== undefined) void this.copy(target, mkgCopy);
+    if (mkgCopy !== undefined) void this.copier.copy(target, mkgCopy);
     if (mkgTarget !== undefined) this.select(Number(mkgTarget));
     if (mkgFocus !== undefined) this.store.set("focus", Number(mkgFocus));
   }
@@ -353,17 +352,6 @@ export class SidePanel {
     const path = this.h.path(node);
     reveal(this.h, this.store, path);
     this.store.set("selected", path);
-  }
-
-  private async copy(target: HTMLElement, text: string): Promise<void> {
-    const done = await copyText(text);
-    target.classList.toggle("mkg-is-done", done);
-    this.store.set("notice", done ? COPIED : "The browser did not allow copying.");
-    clearTimeout(this.copied);
-    this.copied = setTimeout(() => {
-      target.classList.remove("mkg-is-done");
-      if (this.store.get("notice") === COPIED) this.store.set("notice", "");
-    }, COPIED_FOR);
   }
 }
 

@@ -22,6 +22,7 @@ from modulekg_widgets.engine.operators.signature import overloads_of
 from modulekg_widgets.engine.operators.user_operators import DUPLICATE_RULE, UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function
 from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Function
 
 
 class AxisRuleError(ModuleKGError, ValueError):
@@ -32,8 +33,8 @@ def axis_rule(
     *names: str,
     like: str | None = None,
     args: Mapping[str, str] | None = None,
-    shape: Callable[..., Any] | None = None,
-    value: Callable[..., Any] | None = None,
+    shape: Function | None = None,
+    value: Function | None = None,
     flops: Callable[..., int] | None = None,
 ) -> Callable[[Rule], Rule]:
     """Register the axis rule of operators such as `"mylib::my_op"`, with their shapes, values and FLOPs.

@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.proof.verify import Orders, PermutationProof, max_difference, max_magnitude
@@ -21,8 +23,9 @@ from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.private import Overload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------
@@ -46,7 +49,9 @@ class RouterOffsets(OperatorMode):
         self._offsets = {_storage_address(weight): offset for weight, offset in offsets}
         self._copies: list[Tensor] = []  # of weights, kept: another tensor may come to lie where one has gone
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         out = func(*args, **(kwargs or {}))
         given = [tensor for _, tensor in tensors((args, kwargs or {}))]
         known = [self._offsets.get(_storage_address(tensor)) for tensor in given]
@@ -163,7 +168,7 @@ class ListProof:
 
     # ------------------------------------------------------------ execution
 
-    def _error(self, orders: Orders, places: Mapping[IndexedChildren, Any], offsets: Offsets) -> float:
+    def _error(self, orders: Orders, places: Mapping[IndexedChildren, NDArray[np.int64]], offsets: Offsets) -> float:
         """Returns the relative change of the output when axes and list elements are permuted."""
         expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._plain_outputs
         changed = self.proof.rearranged(orders, places)
@@ -174,7 +179,9 @@ class ListProof:
     def _plain_outputs(self) -> list[Tensor]:
         return self._outputs(self.proof.state, {}, {})
 
-    def _outputs(self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, Any]) -> list[Tensor]:
+    def _outputs(
+        self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, NDArray[np.int64]]
+    ) -> list[Tensor]:
         @contextmanager
         def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Iterator[None]:
             led = [
@@ -195,7 +202,7 @@ class ListProof:
         modules = walk(self.axes.graph.model).modules
         own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}
 
-        def left(module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+        def left(module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
             place = own.get(id(module))
             if place is not None and any(tensor.numel() for _, tensor in tensors((args, kwargs or {}))):
                 self._reached.setdefault(place[0], set()).add(place[1])

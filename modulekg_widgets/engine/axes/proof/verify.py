@@ -34,7 +34,7 @@ from modulekg_widgets.engine.axes.proof.control_flow import (
     chosen_axes,
     traced_path,
 )
-from modulekg_widgets.engine.axes.proof.dtype_mode import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.term_positions import permuted_positions
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
@@ -43,9 +43,9 @@ from modulekg_widgets.engine.residuals.removal_trial import apply_removal
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
-from modulekg_widgets.engine.torch_runtime.pytree import leaves, nested_rows, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, set_mode
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, leaves, nested_rows, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import advance_rng, seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, set_mode
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -191,15 +191,15 @@ def _check_shapes(nodes: Sequence[DataNode]) -> None:
 
 
 Orders = Mapping[Term, NDArray[np.int64]]
-Around = Callable[[Sandbox, State], AbstractContextManager[Any]]
+Around = Callable[[Sandbox, State], AbstractContextManager[object]]
 
 
 class PermutationProof:
     def __init__(
         self,
         axes: Axes,
-        args: Any,
-        kwargs: Any,
+        args: object,
+        kwargs: Mapping[str, Any] | None,
         seed: int,
         dtype: torch.dtype,
         tolerance: float | None = None,
@@ -211,7 +211,7 @@ class PermutationProof:
         self.dtype = dtype
         self.least = MIN_EFFECT if dtype is torch.float64 else FLOAT32_TOLERANCE
         self.graph = axes.graph
-        self.args, self.kwargs = self.graph.call if args is None and kwargs is None else (args, kwargs)
+        self.args, self.kwargs = self.graph.call if args is None and kwargs is None else call_arguments(args, kwargs)
         self.seed = seed
         self.runs = 0
         self.known: dict[tuple[str, str], bool] = {}
@@ -489,7 +489,7 @@ class PermutationProof:
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
-        def forward(stage: Sandbox) -> Any:
+        def forward(stage: Sandbox) -> tuple[object, dict[str, Tensor]]:
             set_mode(stage.states, self.graph.training)
             advance_rng(0 if self.way is None else self.way.draws)
             held = {
@@ -511,7 +511,7 @@ class PermutationProof:
                 WholeRecurrentLayers(cast_as),
             ):
 
-                def call(*args: Any, **kwargs: Any) -> Any:
+                def call(*args: object, **kwargs: object) -> object:
                     given = (stage.model, registered, args, kwargs)
                     return torch.func.functional_call(*given, tie_weights=False, strict=False)
 

@@ -208,7 +208,7 @@ def solve_factored(call: Call) -> list[Dims]:
 
 
 @rule("aten::linalg_inv_ex", "aten::linalg_matrix_exp")
-def square(call: Call) -> list[Dims]:
+def square_matrix_function(call: Call) -> list[Dims]:
     """Rows and columns are one index set before and after; the second result is a figure per matrix."""
     *batch, rows, columns = call.axes(call.inputs[0])
     call.unify(rows, columns)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode

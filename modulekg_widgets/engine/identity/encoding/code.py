@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
+from modulekg_widgets.engine.torch_runtime.bytecode import code_names, nested_code
 
 FunctionNode = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,7 +29,7 @@ class ValueEncoder(Protocol):
 
     opaque: list[str]
 
-    def encode(self, value: Any, path: str) -> bytes: ...
+    def encode(self, value: object, path: str) -> bytes: ...
     def class_reference(self, cls: type) -> bytes: ...
     def fresh(self) -> ValueEncoder: ...
 
@@ -89,19 +90,19 @@ _NAMEDTUPLE_METHODS = frozenset(
 )
 
 
-def _is_enum_method(value: Any) -> bool:
-    function = value.__func__ if type(value) in (staticmethod, classmethod) else value
-    return type(function) is types.FunctionType and function.__globals__.get("__name__") == "enum"
+def _is_enum_method(value: object) -> bool:
+    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    return isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == "enum"
 
 
-def _is_generated(value: Any) -> bool:
+def _is_generated(value: object) -> bool:
     """True if a decorator made this method of a dataclass: from a string, or as a wrapper around that."""
     return type(value) is not types.FunctionType or (
         value.__code__.co_filename == "<string>" or value.__globals__.get("__name__") in ("dataclasses", "reprlib")
     )
 
 
-def _encode_member(encoder: ValueEncoder, value: Any, path: str) -> bytes:
+def _encode_member(encoder: ValueEncoder, value: object, path: str) -> bytes:
     # what is opaque in a class is the same for all its instances: it is no path of the module
     before = len(encoder.opaque)
     try:
@@ -137,11 +138,7 @@ def _global_values(encoder: ValueEncoder, function: types.FunctionType, path: st
 @lru_cache(maxsize=4096)
 def _global_names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code and the functions and classes inside it look up as global variables, sorted."""
-    instructions = dis.get_instructions(code)
-    names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.update(_global_names(constant))
+    names = {name for part in nested_code(code) for name in code_names(part).globals_read}
     # `__name__`, `__file__`: where the code stands
     return tuple(sorted(name for name in names if not (name.startswith("__") and name.endswith("__"))))
 

@@ -23,8 +23,8 @@ from modulekg_widgets.engine.identity.encoding.python_values import Encoder, is_
 from modulekg_widgets.engine.identity.encoding.torch_values import encode_script, tensor_encoding
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, direct_tensors, is_uninitialised
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, is_structural, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script
 
 SCHEME = b"modulekg structure 1"
 BATCH_SIZE = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache

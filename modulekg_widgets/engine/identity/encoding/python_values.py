@@ -33,6 +33,7 @@ from modulekg_widgets.engine.identity.encoding.packing import (
     shortened,
     text,
 )
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 # --------------------
 # Canonical encoding of Python values: equal bytes for equal values, in every process and supported Python.
@@ -65,7 +66,7 @@ def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Han
 class _Known(NamedTuple):
     """The encoding of a container, with the container itself, so that its id is not used again."""
 
-    value: Any
+    value: object
     encoding: bytes
     opaque: bool
     cycle: frozenset[int]  # ids of the containers on a cycle with it
@@ -95,7 +96,7 @@ class Encoder:
         """A new encoder that has encoded nothing yet."""
         return Encoder()
 
-    def encode(self, value: Any, path: str) -> bytes:
+    def encode(self, value: object, path: str) -> bytes:
         handler = HANDLERS.get(type(value))
         if handler is None:
             handler = self._handler_of(type(value))
@@ -111,12 +112,12 @@ class Encoder:
                 return handler
         return encode_object
 
-    def encode_opaque(self, value: Any, path: str, *seen: bytes) -> bytes:
+    def encode_opaque(self, value: object, path: str, *seen: bytes) -> bytes:
         """Encodes a value by its type and the given visible parts, and reports `path` as opaque."""
         self.opaque.append(path)
         return packed(b"?", self.class_reference(type(value)), *seen)
 
-    def encode_container(self, value: Any, path: str, body: Callable[[], bytes]) -> bytes:
+    def encode_container(self, value: object, path: str, body: Callable[[], bytes]) -> bytes:
         """Encodes a container: once per object, a cycle as the number of levels up."""
         key = id(value)
         known = self._known.get(key)
@@ -190,12 +191,12 @@ class Encoder:
             run = b"".join([length_prefixed(self.encode(v, f"{path}[{i}]")) for i, v in enumerate(listed)])
         return shortened(b"".join((tag, *map(length_prefixed, before), run)))
 
-    def encode_state(self, owner: Any, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
+    def encode_state(self, owner: object, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
         """Names and values of an object's `__dict__` and slots, sorted by name."""
         state = instance_state(owner)
         return self.encode_attributes({n: v for n, v in state.items() if type(n) is str and n not in skip}, path, owner)
 
-    def encode_attributes(self, attributes: dict[str, Any], path: str, owner: Any = None) -> list[bytes]:
+    def encode_attributes(self, attributes: Attributes, path: str, owner: object = None) -> list[bytes]:
         """Names and values, sorted by name."""
         parts: list[bytes] = []
         for name in sorted(attributes):
@@ -204,7 +205,7 @@ class Encoder:
             parts += [text(name), self.encode_attribute(attributes[name], f"{path}.{name}" if path else name)]
         return parts
 
-    def encode_attribute(self, value: Any, path: str) -> bytes:
+    def encode_attribute(self, value: object, path: str) -> bytes:
         """Encodes a value like `encode`, and caches plain ones."""
         key = fast_key(value) if type(value) in FAST_TYPES else None
         if key is None:
@@ -218,7 +219,7 @@ class Encoder:
         return known
 
 
-def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: Any) -> bool:
+def is_cached_hash(name: str, value: object, attributes: Mapping[str, Any], owner: object) -> bool:
     """True if an attribute stores a number of this process: the result of `hash`, or an `id`.
 
     It is told by its name, as the object may have changed since, or by the number, which is that of `owner` or of
@@ -231,7 +232,7 @@ def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: 
     return name.endswith("hash") or any(value in _process_numbers(each) for each in (owner, *attributes.values()))
 
 
-def _process_numbers(value: Any) -> tuple[int, ...]:
+def _process_numbers(value: object) -> tuple[int, ...]:
     """Returns `id` and hashes of a value that differ between processes; runs no code of the user's."""
     of_text = (hash(value),) if type(value) in (str, bytes) else ()
     return (id(value), object.__hash__(value), *of_text)
@@ -256,7 +257,7 @@ _VALUE_MODULES = frozenset(
 # fmt: on
 
 
-def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
+def encode_object(encoder: Encoder, value: object, path: str) -> bytes:
     """Encodes any other object: its class with `__dict__` and slots, or its reduced form as in pickle."""
     encoder.buffer_count += 1  # it may lend its bytes to a fast key
     cls = type(value)
@@ -287,7 +288,7 @@ def _is_python_class(cls: type) -> bool:
     return False
 
 
-def _encode_reduced(encoder: Encoder, value: Any, path: str) -> bytes:
+def _encode_reduced(encoder: Encoder, value: object, path: str) -> bytes:
     """A value of the standard library (a date, a pattern, a namespace) as pickle would take it apart."""
     reduce: Callable[[Any], Any] = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(2))
 
@@ -311,7 +312,7 @@ MIN_MEMOIZED_LENGTH = 1 << 16  # characters; from here on it pays to remember th
 
 
 @handles(type(None), type(...), type(NotImplemented))
-def _singleton(encoder: Encoder, value: Any, path: str) -> bytes:
+def _singleton(encoder: Encoder, value: object, path: str) -> bytes:
     return b"N" if value is None else packed(b"n", text(type(value).__name__))
 
 
@@ -359,7 +360,7 @@ def _bytes(encoder: Encoder, value: bytes | bytearray, path: str) -> bytes:
 
 
 def _set_content(base: type) -> Handler:
-    def content(encoder: Encoder, value: Any, path: str) -> bytes:
+    def content(encoder: Encoder, value: object, path: str) -> bytes:
         return packed(b"S", text(base.__name__), *sorted(encoder.encode(v, path) for v in base.__iter__(value)))
 
     return content
@@ -412,7 +413,7 @@ def _container(base: type, content: Handler) -> Handler:
 
 
 def _subclass(content: Handler) -> Handler:
-    def handler(encoder: Encoder, value: Any, path: str) -> bytes:
+    def handler(encoder: Encoder, value: object, path: str) -> bytes:
         def body() -> bytes:
             state = encoder.encode_state(value, path)
             return packed(b"B", encoder.class_reference(type(value)), content(encoder, value, path), *state)
@@ -478,7 +479,7 @@ def _function(encoder: Encoder, value: types.FunctionType, path: str) -> bytes:
 @handles(
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType
 )
-def _builtin(encoder: Encoder, value: Any, path: str) -> bytes:
+def _builtin(encoder: Encoder, value: types.BuiltinFunctionType, path: str) -> bytes:
     owner = getattr(value, "__self__", None)
     bound = b"" if owner is None or isinstance(owner, types.ModuleType) else encoder.encode(owner, path)
     home = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
@@ -509,17 +510,19 @@ def _property(encoder: Encoder, value: property, path: str) -> bytes:
 
 
 @handles(staticmethod, classmethod)
-def _wrapped_function(encoder: Encoder, value: Any, path: str) -> bytes:
+def _wrapped_function(
+    encoder: Encoder, value: staticmethod[..., object] | classmethod[Any, ..., object], path: str
+) -> bytes:
     return packed(b"w", text(type(value).__name__), encoder.encode(value.__func__, path))
 
 
 @handles(functools.cached_property)
-def _cached_property(encoder: Encoder, value: Any, path: str) -> bytes:
+def _cached_property(encoder: Encoder, value: functools.cached_property[object], path: str) -> bytes:
     return packed(b"w", b"cached_property", encoder.encode(value.func, path))
 
 
 @handles(type(functools.lru_cache(int)))
-def _cached_function(encoder: Encoder, value: Any, path: str) -> bytes:
+def _cached_function(encoder: Encoder, value: object, path: str) -> bytes:
     return packed(b"w", b"lru_cache", encoder.encode(vars(value).get("__wrapped__"), path))
 
 

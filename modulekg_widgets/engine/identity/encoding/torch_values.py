@@ -19,6 +19,7 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
 )
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
@@ -29,7 +30,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     packet_name_of,
     type_of_script,
 )
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:
@@ -45,7 +45,7 @@ def _tensor(encoder: Encoder, value: torch.Tensor, path: str) -> bytes:
 
 
 @handles(torch.dtype, torch.layout, torch.memory_format, torch.device)
-def _torch_constant(encoder: Encoder, value: Any, path: str) -> bytes:
+def _torch_constant(encoder: Encoder, value: object, path: str) -> bytes:
     return packed(b"o", text(type(value).__name__), text(str(value)))
 
 
@@ -122,7 +122,7 @@ def _script_object(encoder: Encoder, value: Any, path: str) -> bytes:
     return packed(b"J", name, encoder.encode(state, path))
 
 
-def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
+def encode_script(encoder: Encoder, state: Attributes) -> bytes:
     """A TorchScript module, given its `__dict__`: the methods' graphs with what they read; its tensors by shape."""
     if native_script(state) is None:
         return packed(b"J")

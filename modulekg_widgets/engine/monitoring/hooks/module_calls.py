@@ -35,8 +35,8 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     log_failure,
 )
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Tensor = torch.Tensor
 MAX_CALLS = 64  # of one module within a step; further ones are not measured

@@ -14,6 +14,7 @@ from torch import nn
 from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import STEP, NoValueError
+from modulekg_widgets.engine.torch_runtime.modules import main_weight, module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     MODULES,
     PARAMETERS,
@@ -25,7 +26,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     transforms,
     version_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import main_weight, module_state
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.parallel import FlatPart

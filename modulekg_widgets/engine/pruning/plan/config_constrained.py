@@ -19,12 +19,12 @@ from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import NO_CONSTRAINTS, ConfigConstraints
 from modulekg_widgets.engine.pruning.plan.selection.request import Request
-from modulekg_widgets.engine.pruning.plan.unread_parameters import unread_changes, unread_facts
+from modulekg_widgets.engine.pruning.plan.unused_parameters import unused_facts, unused_parameter_edits
 from modulekg_widgets.engine.pruning.saving.config_search import CandidateConfig, describe_mismatch, nearest_config
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, transformers_origin
 from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, differing_facts, is_set_by_forward
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 MAX_TRIES = 80  # models that are built to find what the configuration says of a plan
 PROBE_RATIO = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
@@ -114,7 +114,7 @@ def _check_plan(planner: Planner, plan: PruningPlan, origin: TransformersOrigin)
     wanted = _cut_signature(plan, planner.graph.model)
     if isinstance(wanted, str):
         return _CheckedPlan(plan, origin.config, wanted)
-    near = nearest_config(origin, wanted, unread_facts(planner.graph, wanted.facts), MAX_TRIES)
+    near = nearest_config(origin, wanted, unused_facts(planner.graph, wanted.facts), MAX_TRIES)
     if isinstance(near, str):
         return _CheckedPlan(plan, origin.config, near)
     reason = _unexpressed(near, wanted)
@@ -134,8 +134,8 @@ def _with_unread_parameters(
 ) -> PruningPlan | None:
     """The plan with unread parameters as the configuration sizes them; None otherwise."""
     built = near.signature.facts
-    more = unread_changes(planner.graph, plan.edits, differing_facts(wanted.facts, built), wanted.facts, built)
-    return None if more is None else planner.with_unread_parameters(plan, more)
+    more = unused_parameter_edits(planner.graph, plan.edits, differing_facts(wanted.facts, built), wanted.facts, built)
+    return None if more is None else planner.with_unused_parameters(plan, more)
 
 
 def _cut_signature(plan: PruningPlan, model: nn.Module) -> ModelSignature | str:

@@ -18,7 +18,7 @@ from modulekg_widgets.engine.rewriting.function_modules.dispatch import (
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.interception import interceptor_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record_functions
-from modulekg_widgets.engine.torch_runtime.state import is_script
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 
 
 class FunctionModules:

@@ -1,51 +1,19 @@
 // The JSON that `torch.export.save` writes: texts, sizes, dtypes, names and arguments, checked as they are read.
 
+import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { type Fields, isObject } from "../../shared/base/schema";
 import { excess, MAX_DIMENSIONS, need, product } from "../bytes/bounds";
 import type { Plain, ValueRecord } from "../bytes/records";
 import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_parts";
 
 /** ScalarType of torch/_export/serde/schema.py: torch's word, and the bytes of an element. */
-const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map([
-  [1, ["uint8", 1]],
-  [2, ["int8", 1]],
-  [3, ["int16", 2]],
-  [4, ["int32", 4]],
-  [5, ["int64", 8]],
-  [6, ["float16", 2]],
-  [7, ["float32", 4]],
-  [8, ["float64", 8]],
-  [9, ["complex32", 4]],
-  [10, ["complex64", 8]],
-  [11, ["complex128", 16]],
-  [12, ["bool", 1]],
-  [13, ["bfloat16", 2]],
-  [28, ["uint16", 2]],
-  [29, ["float8_e4m3fn", 1]],
-  [30, ["float8_e5m2", 1]],
-  [31, ["float8_e4m3fnuz", 1]],
-  [32, ["float8_e5m2fnuz", 1]],
-  [33, ["float8_e8m0fnu", 1]],
-  [34, ["uint32", 4]],
-  [35, ["uint64", 8]]
-]);
+const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map(
+  FORMAT_TABLES.pt2_dtypes.map(([number, word, nbytes]) => [number, [word, nbytes]])
+);
 
 /** MemoryFormat and Layout of the same file. */
-const MEMORY_FORMATS: ReadonlyMap<unknown, string> = new Map([
-  [1, "contiguous_format"],
-  [2, "channels_last"],
-  [3, "channels_last_3d"],
-  [4, "preserve_format"]
-]);
-const LAYOUTS: ReadonlyMap<unknown, string> = new Map([
-  [1, "sparse_coo"],
-  [2, "sparse_csr"],
-  [3, "sparse_csc"],
-  [4, "sparse_bsr"],
-  [5, "sparse_bsc"],
-  [6, "_mkldnn"],
-  [7, "strided"]
-]);
+const MEMORY_FORMATS: ReadonlyMap<unknown, string> = new Map<unknown, string>(FORMAT_TABLES.pt2_memory_formats);
+const LAYOUTS: ReadonlyMap<unknown, string> = new Map<unknown, string>(FORMAT_TABLES.pt2_layouts);
 
 const MAX_EXPRESSION_LENGTH = 400; // characters of an expression
 

@@ -64,7 +64,7 @@ interface Body {
 }
 
 /** Reads the graph of one file; `tensors` and `modules` are what it found beside operators. */
-export class GraphReader {
+class GraphReader {
   readonly modules = new Modules();
   tensors: TensorRecord[] = [];
   private readonly allowance = new Allowance();

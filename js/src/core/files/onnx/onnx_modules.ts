@@ -4,7 +4,7 @@
 import { excess } from "../bytes/bounds";
 import { NO_MODULE } from "../bytes/graph_parts";
 import { roleOf } from "../tree/structures";
-import { pathIn, Paths } from "../tree/owners";
+import { pathIn, Paths } from "../tree/tensor_owners";
 import type { ModulePart, OperatorRecord, TensorRecord } from "../bytes/records";
 import { push } from "../../shared/base/multimap";
 

@@ -1,7 +1,7 @@
 // The modules of a file as a tree: from the modules that it lists, the names of its tensors and where its operators run.
 
 import { excess } from "../bytes/bounds";
-import { type OwnedTensor, ownersOf } from "./owners";
+import { type OwnedTensor, ownersOf } from "./tensor_owners";
 import type { FileContents, ModulePart, TensorRecord } from "../bytes/records";
 import { push } from "../../shared/base/multimap";
 

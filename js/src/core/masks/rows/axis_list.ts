@@ -3,7 +3,7 @@
 
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
-import { cellLayout, type RowMove } from "../ink/cell_layout";
+import { cellLayout, type RowMove } from "../cell_drawing";
 import { AxisRow } from "./axis_row";
 import type { EditorContext } from "../session/editor_context";
 import type { IndexStripOwner } from "../cells/index_strip";

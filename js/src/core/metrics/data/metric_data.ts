@@ -20,6 +20,11 @@ export interface AlertMark {
   readonly text: string;
 }
 
+/** The alert's text; the module goes before it where it is not named in it. */
+export function alertMessage({ module, text }: AlertMark): string {
+  return module === "" || text.includes(module) ? text : `${module}: ${text}`;
+}
+
 /** The series of one metric, and its modules in the order in which they came. */
 interface MetricIndex {
   readonly series: number[];

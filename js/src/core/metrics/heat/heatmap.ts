@@ -2,8 +2,13 @@
 
 import { NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
 import { Disposers, el, listen } from "../../shared/ui/dom";
-import { ABOVE, BELOW, columnCount, fillCells, type HeatInk, paintCells } from "./heat_cells";
 import {
+  ABOVE,
+  BELOW,
+  columnCount,
+  fillCells,
+  type HeatInk,
+  paintCells,
   groupsOf,
   HEADING,
   type HeatLayout,
