@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, PropertyError, StoreError, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import MAX_FILE_BYTES, checked_path
@@ -59,7 +60,7 @@ class MLflowRun:
         trained = tags.get(model, self.params.get(model))
         started, ended = self._seconds("start_time", self.started), self._seconds("end_time", self.ended)
         datasets = [dataset.name for dataset in self.datasets]
-        properties: dict[str, object] = {
+        properties: dict[str, Any] = {
             "experiment": self.experiment,
             "run_name": tags.pop("mlflow.runName", None) or self.run_name,
             "status": self.status,
@@ -137,7 +138,7 @@ def read_file_runs(store: Path) -> Iterator[MLflowRun]:
                 yield _run(folder, settings, about.get("name", experiment.name))
 
 
-def _run(folder: Path, about: dict[str, object], experiment: str) -> MLflowRun:
+def _run(folder: Path, about: dict[str, Any], experiment: str) -> MLflowRun:
     return MLflowRun(
         about.get("run_id") or about.get("run_uuid") or folder.name,
         experiment,
@@ -213,7 +214,7 @@ def _points(file: Path) -> list[Point]:
     return [(float(timed[place][0]), timed[place][2]) for place in sampled_indices(len(timed))]
 
 
-def _settings(file: Path) -> dict[str, object]:
+def _settings(file: Path) -> dict[str, Any]:
     """Returns the used settings of a `meta.yaml`; others, which may be long, are not parsed."""
     try:
         import yaml
@@ -388,7 +389,7 @@ class _MLflowTables:
             found.setdefault(self._text(run, "the id of a run"), {})[metric] = self._points(metric, rows)
         return {run: {name: own[name] for name in sorted(own, key=_file_order)} for run, own in found.items()}
 
-    def _points(self, metric: str, rows: Iterator[tuple[object, ...]]) -> list[Point]:
+    def _points(self, metric: str, rows: Iterator[tuple[Any, ...]]) -> list[Point]:
         steps, values = array("d"), array("d")
         for _, _, step, value, is_nan in rows:
             if type(step) is not int or type(value) not in (int, float) or is_nan not in (0, 1):

@@ -109,8 +109,8 @@ MAX_FRACTION = 1.0
 MAX_LISTED = 8
 MAX_INTEGER = 2**63  # of what tells how a model was trained
 
-Row = dict[str, object]
-JobKey = tuple[object, ...]
+Row = dict[str, Any]
+JobKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _rows(frame: pd.DataFrame) -> Iterator[tuple[Any, Row]]:
         yield (label if _is_hashable(label) else place), dict(zip(columns, values, strict=True))
 
 
-def _is_hashable(label: object) -> bool:
+def _is_hashable(label: Any) -> bool:
     try:
         hash(label)
     except TypeError:
@@ -398,7 +398,7 @@ def accuracy_as_fraction(result: Result | None) -> float | None:
     return min(found.value / 100, 1.0)
 
 
-def _text(value: object) -> str | None:
+def _text(value: Any) -> str | None:
     if value is None or (isinstance(value, float) and value != value):
         return None
     try:

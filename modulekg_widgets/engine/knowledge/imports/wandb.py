@@ -13,10 +13,10 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
@@ -194,6 +194,7 @@ DATASET = "dataset"  # the column that is looked for where none was named
 TRAINING = ("tag", "image_size")  # as of other results
 MAX_TIME_LENGTH = 40  # characters
 History = dict[str, list[Point]]
+Node = TypeVar("Node", DataSetNode, UserNode)
 
 
 class WandbColumns(NamedTuple):
@@ -276,7 +277,9 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
     return contents, AddedResults(sum(map(len, results)), len(jobs), left_out, notes, "run")
 
 
-def _new_nodes(names: Iterable[str | None], known: Mapping[str, object], kind: Any) -> dict[str, object]:
+def _new_nodes(
+    names: Iterable[str | None], known: Mapping[str, object], kind: Callable[[str, dict[str, Any]], Node]
+) -> dict[str, Node]:
     return {name: kind(name, {}) for name in dict.fromkeys(names) if name is not None and name not in known}
 
 
