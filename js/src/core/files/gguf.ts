@@ -3,7 +3,7 @@
 
 import { FORMAT_TABLES } from "../../generated/format_tables";
 import { type Bytes, Window } from "./bytes/buffered";
-import { excess, malformed, MAX_TENSORS, need, excerpt } from "./bytes/bounds";
+import { limitExceeded, malformed, MAX_TENSORS, ensure, excerpt } from "./bytes/limits";
 import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./bytes/numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
@@ -97,11 +97,11 @@ class Header {
     const version = this.bytes(4);
     this.little = version[0] !== 0 || version[1] !== 0; // no version is so large that it has none of its lowest bits
     const number = count(version, this.little);
-    need(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
+    ensure(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
     this.width = number === 1 ? 4 : 8;
     [this.tensors, this.keys] = [this.count(), this.count()];
-    if (this.tensors > MAX_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
-    if (this.keys > MAX_KEYS) throw excess(`${grouped(this.keys)} keys`);
+    if (this.tensors > MAX_TENSORS) throw limitExceeded(`${grouped(this.tensors)} tensors`);
+    if (this.keys > MAX_KEYS) throw limitExceeded(`${grouped(this.keys)} keys`);
     this.keep();
   }
 
@@ -131,7 +131,7 @@ class Header {
 
   name(): string {
     const length = this.count();
-    if (length > MAX_TEXT_LENGTH) throw excess(`a name of ${grouped(length)} bytes`);
+    if (length > MAX_TEXT_LENGTH) throw limitExceeded(`a name of ${grouped(length)} bytes`);
     this.keepText(length);
     return text(this.bytes(length), "a name");
   }
@@ -151,12 +151,12 @@ class Header {
 
   passOver(number: number): void {
     this.passedOver += number;
-    if (this.passedOver > MAX_SCANNED) throw excess("elements in its metadata");
+    if (this.passedOver > MAX_SCANNED) throw limitExceeded("elements in its metadata");
   }
 
   private keepText(length: number): void {
     this.texts += length;
-    if (this.texts > MAX_TEXT_TOTAL) throw excess("bytes of names and texts");
+    if (this.texts > MAX_TEXT_TOTAL) throw limitExceeded("bytes of names and texts");
   }
 
   private bytes(length: number): Uint8Array {
@@ -169,7 +169,7 @@ class Header {
 function addKey(header: Header, metadata: Map<string, Plain>): void {
   const key = header.name();
   const found = value(header, header.kind());
-  need(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
+  ensure(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
   metadata.set(key, plain(found));
 }
 
@@ -181,7 +181,7 @@ function value(header: Header, kind: number, depth = 0): MetadataValue {
   const [number, name] = NUMBERS.get(kind) ?? [];
   if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
   if (kind === TEXT) return header.text();
-  need(
+  ensure(
     kind === ARRAY && depth < MAX_ARRAY_DEPTH,
     () => `a value of the type ${grouped(kind)}, which GGUF does not have`
   );
@@ -218,10 +218,10 @@ function elementText(found: MetadataValue, kind: number): string {
 
 function addEntry(header: Header, entries: Map<string, Entry>): void {
   const [name, dimensions] = [header.name(), header.kind()];
-  if (dimensions > MAX_DIMENSIONS) throw excess(`dimensions of ${excerpt(name)}`);
+  if (dimensions > MAX_DIMENSIONS) throw limitExceeded(`dimensions of ${excerpt(name)}`);
   const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
   const entry = { name, shape, kind: header.kind(), start: header.offset() };
-  need(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
+  ensure(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
   entries.set(name, entry);
 }
 
@@ -287,15 +287,15 @@ function recordOf(entry: Entry, { data, room, known }: Placed): TensorRecord {
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
 function lengthOf(entry: Entry, room: number, known: GgmlType | undefined): number {
   const { name, shape } = entry;
-  need(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
+  ensure(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
   if (known === undefined) return Math.max(room, 0);
   const { block } = known;
-  need(
+  ensure(
     block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
     () => `rows of ${excerpt(name)} cannot be cut into blocks`
   );
   const length = bytesOf(entry, known);
-  need(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
+  ensure(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
 

@@ -1,16 +1,15 @@
 // The readers of model files: which of them a file is given to, and what becomes of its failures.
 
 import { FileProblem } from "../shared/payload/file_problem";
-import { malformed, excerpt, excess, isPlain } from "./bytes/bounds";
+import { malformed, excerpt, limitExceeded, isPlain } from "./bytes/limits";
 import { readGguf } from "./gguf";
 import { anyText, floatText } from "./bytes/numbers";
 import { readOnnx } from "./onnx/onnx";
 import type { FileContents, FileSource, Reader, Plain } from "./bytes/records";
-import { readSafetensors } from "./safetensors";
-import { readCheckpointIndex, readIndex } from "./sharded";
+import { readSafetensors, readCheckpointIndex, readIndex } from "./safetensors";
 import { PICKLE, readTorch, ZIP } from "./pickle/torch_file";
 import { type Fields, isObject } from "../shared/base/schema";
-import { type Element, elementText, Float, MAX_ELEMENTS, short, shortList } from "./bytes/graph_parts";
+import { type Element, elementText, Float, MAX_ELEMENTS, short, shortList } from "./bytes/graph_building";
 import { parseObject } from "./bytes/json";
 
 interface Format {
@@ -150,7 +149,7 @@ async function configBeside(source: FileSource, name: string): Promise<Fields | 
     if (error instanceof FileProblem && error.reason === "missing") return null;
     throw error;
   }
-  if (file.size > MAX_FILE_SIZE) throw excess(`bytes of ${name}`);
+  if (file.size > MAX_FILE_SIZE) throw limitExceeded(`bytes of ${name}`);
   return parseObject(await file.read(0, file.size), name);
 }
 

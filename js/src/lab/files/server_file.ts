@@ -2,7 +2,7 @@
 
 import { PathExt, PageConfig } from "@jupyterlab/coreutils";
 import { type Contents, ServerConnection, KernelMessage } from "@jupyterlab/services";
-import { isPlainName } from "../../core/files/bytes/bounds";
+import { isPlainName } from "../../core/files/bytes/limits";
 import type { FileSource } from "../../core/files/bytes/records";
 import { FileProblem } from "../../core/shared/payload/file_problem";
 import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/file_panel";

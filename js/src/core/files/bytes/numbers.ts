@@ -1,7 +1,7 @@
 // Numbers and texts in bytes, in either order; and floats of eight and sixteen bits.
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
-import { need } from "./bounds";
+import { ensure } from "./limits";
 
 const scratch = new DataView(new ArrayBuffer(8));
 const inOrder = new Uint8Array(scratch.buffer);
@@ -36,7 +36,7 @@ export function count(bytes: Uint8Array, little = true): number {
   for (let index = 0; index < bytes.length; index++) {
     total = total * 256 + bytes[little ? bytes.length - 1 - index : index];
   }
-  need(Number.isSafeInteger(total), "a number in it is larger than files can be");
+  ensure(Number.isSafeInteger(total), "a number in it is larger than files can be");
   return total;
 }
 
@@ -50,7 +50,7 @@ export function text(bytes: Uint8Array, what: string): string {
   try {
     return STRICT.decode(bytes);
   } catch {
-    need(false, `${what} is no text`);
+    ensure(false, `${what} is no text`);
     return "";
   }
 }

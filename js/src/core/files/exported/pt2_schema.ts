@@ -2,9 +2,9 @@
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { type Fields, isObject } from "../../shared/base/schema";
-import { excess, MAX_DIMENSIONS, need, product } from "../bytes/bounds";
+import { limitExceeded, MAX_DIMENSIONS, ensure, product } from "../bytes/limits";
 import type { Plain, ValueRecord } from "../bytes/records";
-import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_parts";
+import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_building";
 
 /** ScalarType of torch/_export/serde/schema.py: torch's word, and the bytes of an element. */
 const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map(
@@ -19,31 +19,31 @@ const MAX_EXPRESSION_LENGTH = 400; // characters of an expression
 
 /** The value, if it is a text. */
 export function text(value: unknown): string {
-  need(typeof value === "string", "something else stands where a text should");
+  ensure(typeof value === "string", "something else stands where a text should");
   return value;
 }
 
 /** The value, if it is an object; null is an empty one. */
 export function mapping(value: unknown): Fields {
-  need(value === null || value === undefined || isObject(value), "something else stands where an object should");
+  ensure(value === null || value === undefined || isObject(value), "something else stands where an object should");
   return (value ?? {}) as Fields;
 }
 
 /** The value, if it is a list; null is an empty one. */
 export function listed(value: unknown): readonly unknown[] {
-  need(value === null || value === undefined || Array.isArray(value), "something else stands where a list should");
+  ensure(value === null || value === undefined || Array.isArray(value), "something else stands where a list should");
   return (value ?? []) as readonly unknown[];
 }
 
 /** What an object has by a name; malformed where it has nothing of it. */
 export function required(object: Fields, name: string): unknown {
-  need(name in object, `${name} is missing`);
+  ensure(name in object, `${name} is missing`);
   return object[name];
 }
 
 /** The value, if it is a whole number of a size that offsets and counts have. */
 export function integer(value: unknown): number {
-  need(Number.isSafeInteger(value), "something else stands where a whole number should");
+  ensure(Number.isSafeInteger(value), "something else stands where a whole number should");
   return value as number;
 }
 
@@ -59,7 +59,7 @@ export const bytesOf = (number: unknown) => DTYPES.get(number)?.[1] ?? 0;
 /** Sizes or strides that have to be numbers, as those of weights. */
 export function fixedShape(meta: Fields, key: "sizes" | "strides" = "sizes"): readonly number[] {
   const shape = dimensions(meta, key).map(size => integer(required(mapping(size), "as_int")));
-  need(
+  ensure(
     shape.every(size => size >= 0),
     "a tensor has sizes that no tensor has"
   );
@@ -85,7 +85,7 @@ export const modulePath = (name: string) => name.replace(/@\d{1,9}(?=\.|$)/g, ""
 
 function dimensions(meta: Fields, key: string): readonly unknown[] {
   const found = listed(meta[key]);
-  need(found.length <= MAX_DIMENSIONS, "a tensor has too many dimensions");
+  ensure(found.length <= MAX_DIMENSIONS, "a tensor has too many dimensions");
   return found;
 }
 
@@ -115,7 +115,7 @@ const NO_SETTINGS: ReadonlySet<string> = new Set([
 
 /** The names of the values in an argument: tensors, lists of them, and sizes that are computed. */
 export function namesOf(argument: unknown, depth = 0): string[] {
-  if (depth > MAX_DEPTH) throw excess("arguments within arguments");
+  if (depth > MAX_DEPTH) throw limitExceeded("arguments within arguments");
   if (Array.isArray(argument)) return argument.flatMap(part => namesOf(part, depth + 1));
   return Object.entries(mapping(argument)).flatMap(([kind, value]) => {
     if (kind === "as_tensor" || kind === "as_token") return named(mapping(value).name);

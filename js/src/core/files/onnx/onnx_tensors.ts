@@ -2,8 +2,8 @@
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { FileProblem } from "../../shared/payload/file_problem";
-import { isPlainPath, malformed, need, product, excerpt } from "../bytes/bounds";
-import { type Element, elementText, Float, short, shortList } from "../bytes/graph_parts";
+import { isPlainPath, malformed, ensure, product, excerpt } from "../bytes/limits";
+import { type Element, elementText, Float, short, shortList } from "../bytes/graph_building";
 import { isSmallFloat, numberIn, type NumberKind, smallFloat, widthOf } from "../bytes/numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
 import type { OperatorRecord, Plain, TensorRecord } from "../bytes/records";
@@ -109,7 +109,7 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
-  need(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  ensure(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
   return { ...record, nbytes, offset: raw ?? packed, file: "" };
 }
@@ -134,7 +134,7 @@ export function isSmall({ isExternal, dims }: TensorMessage): boolean {
 }
 
 function shapeOf(dims: readonly number[], name: string): readonly number[] {
-  need(
+  ensure(
     dims.every(size => size >= 0),
     () => `${excerpt(name)} has sizes that no tensor has`
   );
@@ -150,7 +150,7 @@ function elsewhere({ external }: TensorMessage, name: string, expected: number |
   const file = location.replace(/^\.\//, "");
   const length = external.get("length");
   const nbytes = length === undefined ? expected : placeOf(length, name);
-  need(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  ensure(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
 }
 

@@ -1,7 +1,7 @@
 // Reader of the files of torch.save, torch.jit.save and torch.export.save, and of other pickles, without loading them.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { malformed, mapSome, need, excess, excerpt } from "../bytes/bounds";
+import { malformed, mapSome, ensure, limitExceeded, excerpt } from "../bytes/limits";
 import { Whole, Window } from "../bytes/buffered";
 import { picklesIn } from "./opcodes";
 import { Global, ObjectRecord, type PickleMachine, Tuple, type Value, Persistent } from "./pickle";
@@ -97,7 +97,7 @@ export async function readTorch(source: FileSource): Promise<FileContents> {
   if (archive.begin > 0 && archive.names.length > 0) throw new FileProblem("shards"); // several archives in a row
   if (isPt2(archive)) return readPt2(archive);
   if (archive.has(".data/extern_modules")) throw new FileProblem("package");
-  need(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
+  ensure(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
   return archive.has("constants.pkl") ? readScript(source, archive) : readCheckpoint(source, archive);
 }
 
@@ -184,7 +184,7 @@ function inlineOnly(): (value: Value) => Storage {
 async function readLegacy(source: FileSource, window: Window, pickles: PickleMachine): Promise<FileContents> {
   const version = await next(window, pickles);
   const system = await next(window, pickles);
-  need(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
+  ensure(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
   const root = await next(window, pickles);
   const referred = [...pickles.persistent];
   const isLittle = !(system instanceof Map && system.get("little_endian") === false);
@@ -253,7 +253,7 @@ const isKey = (key: Value | undefined): key is string => typeof key === "string"
 function storageId(value: Value | undefined): StorageId {
   const id = value instanceof Persistent && value.key instanceof Tuple ? value.key.items : [];
   const key = id[2];
-  need(id.length >= 5 && id[0] === "storage" && isKey(key), "a tensor has no storage that torch could find");
+  ensure(id.length >= 5 && id[0] === "storage" && isKey(key), "a tensor has no storage that torch could find");
   return { kind: id[1], key, elements: id[4], part: id[5] };
 }
 
@@ -266,7 +266,7 @@ class InlineStorages {
     const content = isInline ? encoded(argsOf(made)[0] ?? null) : null;
     let storage = this.known.get(content);
     if (storage === undefined) {
-      if (this.known.size >= MAX_INLINE) throw excess("storages in its pickle");
+      if (this.known.size >= MAX_INLINE) throw limitExceeded("storages in its pickle");
       storage = inlineStorage(content);
       this.known.set(content, storage);
     }
@@ -276,9 +276,9 @@ class InlineStorages {
 
 function inlineStorage(content: Value): Storage {
   const head = firstBytes(content, MAX_PREFIX_LENGTH);
-  need(head !== null, "a tensor has no storage that torch could find");
+  ensure(head !== null, "a tensor has no storage that torch could find");
   const pickles = picklesIn(new Whole(head));
-  need(pickles.load() === LEGACY_MAGIC, "a tensor is stored in bytes that torch does not know");
+  ensure(pickles.load() === LEGACY_MAGIC, "a tensor is stored in bytes that torch does not know");
   const [, , storage] = [pickles.load(), pickles.load(), pickles.load()];
   const { kind, elements } = storageId(storage);
   const dtype = storageDtype(kind);
@@ -344,7 +344,7 @@ function legacyStorages(places: ReadonlyMap<string, Storage>): Find {
     const dtype = storageDtype(kind);
     if (!(part instanceof Tuple) || part.items.length !== 3) return { ...whole, dtype };
     const [start, nbytes] = [bytesOf(whole.dtype, part.items[1]), bytesOf(whole.dtype, part.items[2])];
-    need(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${excerpt(key)}`);
+    ensure(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${excerpt(key)}`);
     return { dtype, nbytes, offset: whole.offset === null ? null : whole.offset + start };
   };
 }

@@ -1,7 +1,7 @@
 // Names of torch in pickles: types of elements, storages, and all that its own loader holds to be safe.
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
-import { excerpt } from "../bytes/bounds";
+import { excerpt } from "../bytes/limits";
 
 /** How many bits an element takes, by torch's word. */
 export const BITS: ReadonlyMap<string, number> = new Map(

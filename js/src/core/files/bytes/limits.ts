@@ -1,4 +1,4 @@
-// Limits of all readers, their refusals, and texts of files as they stand in messages.
+// The limits of all readers, their refusals, and texts of files as they stand in messages.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { isObject } from "../../shared/base/schema";
@@ -15,10 +15,10 @@ const MAX_COUNT = Number.MAX_SAFE_INTEGER;
 export const malformed = (what: string) => new FileProblem("malformed", what);
 
 /** That a file has more than is read of any. */
-export const excess = (what: string) => new FileProblem("excess", what);
+export const limitExceeded = (what: string) => new FileProblem("excess", what);
 
 /** Malformed unless so; `what` may be a function, for texts that take longer than what is checked. */
-export function need(condition: boolean, what: string | (() => string)): asserts condition {
+export function ensure(condition: boolean, what: string | (() => string)): asserts condition {
   if (!condition) throw malformed(typeof what === "string" ? what : what());
 }
 
@@ -42,7 +42,7 @@ export function isPlainPath(path: string): boolean {
 /** The product of sizes; malformed where no file is as large. */
 export function product(sizes: readonly number[], what: () => string): number {
   const result = sizes.includes(0) ? 0 : sizes.reduce((total, size) => total * size, 1);
-  need(result <= MAX_COUNT, () => `${what()} is larger than files can be`);
+  ensure(result <= MAX_COUNT, () => `${what()} is larger than files can be`);
   return result;
 }
 

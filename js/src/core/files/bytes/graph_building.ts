@@ -1,7 +1,7 @@
-// Helpers of the readers of graphs: names that occur once, settings in short, places in source.
+// The building of graphs from files: names that occur once, settings in short, places in source.
 // As modulekg_widgets/engine/files/graph_building.py has them.
 
-import { excess } from "./bounds";
+import { limitExceeded } from "./limits";
 import { floatText } from "./numbers";
 import type { Plain } from "./records";
 
@@ -19,7 +19,7 @@ export class Allowance {
 
   operator(): void {
     this.left -= 1;
-    if (this.left < 0) throw excess("operators");
+    if (this.left < 0) throw limitExceeded("operators");
   }
 
   fits(operators: number): boolean {
