@@ -26,7 +26,7 @@ from modulekg_widgets.widgets.shared.base import (
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:
-    from torch import nn
+    from modulekg_widgets.engine.torch_runtime.modules import Model
 
 MAX_SPEED = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
@@ -112,7 +112,7 @@ class ForwardPlayer(ModelWidget):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Model,
         args: object = (),
         kwargs: Mapping[str, object] | None = None,
         *,
@@ -216,7 +216,7 @@ class ForwardPlayer(ModelWidget):
         self._model = None
         super().close()
 
-    def _redraw(self, model: nn.Module) -> None:
+    def _redraw(self, model: Model) -> None:
         self.run()
 
     def _take(self, played: Playback) -> None:

@@ -19,8 +19,8 @@ from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueErro
 from modulekg_widgets.widgets.shared.pair_links import PrunedShare
 
 if TYPE_CHECKING:
-    from torch import nn
-
+    from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
+    from modulekg_widgets.engine.torch_runtime.modules import Model
     from modulekg_widgets.widgets.metric_panel.metric_panel import Source
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "batches", "loss", "evaluate", "split")
@@ -90,13 +90,13 @@ class Workbench(ModuleKGWidget):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Model,
         args: object = (),
         kwargs: Mapping[str, object] | None = None,
         monitor: Source | Iterable[Source] | None = None,
         *,
         kg: object = None,
-        optimizer: object = None,
+        optimizer: Optimizers | None = None,
         batches: Iterable[object] | None = None,
         loss: Callable[..., object] | None = None,
         evaluate: Callable[..., object] | None = None,

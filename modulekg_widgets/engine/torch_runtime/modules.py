@@ -11,6 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, ORIGINAL_MODULE, PARAMETERS, compiler_frames
 
 Named = TypeVar("Named")
+Model: TypeAlias = nn.Module  # for the annotations of widgets, which never import torch
 Attributes: TypeAlias = dict[str, Any]  # an object's own `__dict__`
 # a module's own `__dict__`, by the descriptor itself: a class may define an attribute of that name, or a lying
 # `__getattr__`, and neither has a say

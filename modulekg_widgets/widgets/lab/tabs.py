@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from modulekg_widgets.engine.errors import ModuleKGError
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from modulekg_widgets.engine.monitoring.run import Run
+    from modulekg_widgets.engine.torch_runtime.modules import Model
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
 # by the tab: the widget that it shows, and the object that this was made for
@@ -21,14 +20,14 @@ class NothingShownError(ModuleKGError, LookupError):
     """A tab that shows nothing yet, or another object."""
 
 
-def show_graph(model: nn.Module, tab: str) -> None:
+def show_graph(model: Model, tab: str) -> None:
     """Display a ModelGraph of `model` in `tab`; raises what `ModelGraph` raises."""
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
     _show(ModelGraph(model), model, tab)
 
 
-def show_masks(model: nn.Module, tab: str, args: object) -> None:
+def show_masks(model: Model, tab: str, args: object) -> None:
     """Display a MaskEditor of `model` in `tab`; raises what `MaskEditor` raises."""
     from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 

@@ -57,7 +57,9 @@ from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import nn
+
+    from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
+    from modulekg_widgets.engine.torch_runtime.modules import Model
 
 SCOPES = ("local", "global")
 KEYWORDS = (
@@ -185,11 +187,11 @@ class MaskEditor(ModelWidget):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Model,
         args: object = (),
         kwargs: Mapping[str, object] | None = None,
         *,
-        optimizer: object = None,
+        optimizer: Optimizers | None = None,
         plan: PruningPlan | None = None,
         importance: Any = "l2",
         scope: str = "local",
@@ -435,7 +437,7 @@ class MaskEditor(ModelWidget):
 
     # ----------------------------------------------------------- the state
 
-    def _redraw(self, model: nn.Module) -> None:
+    def _redraw(self, model: Model) -> None:
         """Trace a model that was changed elsewhere; the draft is kept if it still fits."""
         plan = None
         with suppress(ModuleKGError):

@@ -42,11 +42,11 @@ from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 if TYPE_CHECKING:
     import pandas as pd
     from ipycytoscape import CytoscapeWidget
-    from torch import nn
 
     from modulekg_widgets.engine.files.model_file import ModelFile
+    from modulekg_widgets.engine.torch_runtime.modules import Model as TorchModel
 
-    Model = nn.Module | ModelFile
+    Model = TorchModel | ModelFile
 
 VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
 TRACED_VIEWS = ("dataflow", "operators")

@@ -17,7 +17,7 @@ from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
 
 if TYPE_CHECKING:
-    from torch import nn
+    from modulekg_widgets.engine.torch_runtime.modules import Model
 
 SIZES_CHANGED = "Outdated: the model's layers or sizes have changed since this was drawn."
 WEIGHTS_CHANGED = "Outdated: the model's weights have changed since this was drawn."
@@ -51,7 +51,7 @@ class ModelWidget(ModuleKGWidget):
         if self._shown_snapshot is not None:
             self.outdated = OUTDATED_MESSAGES[self._shown_snapshot.change()]
 
-    def _redraw(self, model: nn.Module) -> None:
+    def _redraw(self, model: Model) -> None:
         """Show the present state of the model."""
         raise NotImplementedError
 
