@@ -10,6 +10,9 @@ does the work, imported from below; axes are inferred on first use, in one pass 
 'out=4 in=3'
 """
 
+# pandas has no types
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -85,7 +85,7 @@ def levels_by_repetition(walk: Walk) -> list[str]:
 LEVEL_METHODS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
 
 
-def checked_level_method(levels: str) -> str:
+def checked_level_method(levels: object) -> str:
     """`levels`, if it is "repetition" or "depth"; raises `UnknownNameError`."""
     if not isinstance(levels, str) or levels not in LEVEL_METHODS:
         raise UnknownNameError(
@@ -129,8 +129,9 @@ class ModuleKinds:
 
     def _class(self, module: nn.Module) -> tuple[int, bool | None]:
         cls = nominal_class(module)
+        number = self._number(class_names(cls))
         is_list = cls in LISTS if issubclass(cls, CONTAINERS) else None
-        found = self._classes[type(module)] = self._number(tuple(class_names(cls))), is_list
+        found = self._classes[type(module)] = number, is_list
         return found
 
     def _number(self, kind: object) -> int:

@@ -32,7 +32,8 @@ def seed_hashes(walk: Walk) -> list[int]:
 
 
 def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
-    values, seen = [], set()
+    values: list[int] = []
+    seen: set[int] = set()
     for name, child in walk.slots(index):
         if child is None or child in seen:  # `children()` yields each object once
             continue
@@ -75,7 +76,7 @@ def _as_text(value: object, walk: Walk, index: int, name: str) -> str:
     raise FingerprintError(f"the seed scheme cannot write {printable(path)!r} as text: use scheme='structure'")
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: Any) -> bool:
     # counted as it is printed, so that containers that share their elements end here
     waiting: list[Any] = [value]
     length = 0

@@ -173,7 +173,7 @@ def sizes(walk: Walk) -> ModuleSizes:
 
 
 def _count_direct_tensors(state: Attributes, figures: dict[int, tuple[int, int]]) -> set[int]:
-    keys = set()
+    keys: set[int] = set()
     with without_subclass_code():
         for own in direct_tensors(state):
             if own.tensor is None or is_uninitialised(own.tensor):

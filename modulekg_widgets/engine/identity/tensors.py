@@ -131,7 +131,8 @@ def script_programs(state: Attributes) -> Iterator[tuple[str, list[str], dict[st
 
 
 def _natives(state: Attributes) -> list[tuple[str, Any]]:
-    found, waiting = [], [("", native_script(state))]
+    found: list[tuple[str, Any]] = []
+    waiting: list[tuple[str, Any]] = [("", native_script(state))]
     while waiting:
         prefix, part = waiting.pop()
         found.append((prefix, part))

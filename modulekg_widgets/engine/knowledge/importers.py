@@ -194,12 +194,11 @@ def add_wandb(
     3 results of 1 jobs added, 1 runs left out
     run second: no model is called 'large': known are 'small'
     """
-    from modulekg_widgets.engine.knowledge.imports import tracked_runs
-    from modulekg_widgets.engine.knowledge.imports.wandb_tables import read_wandb_table
+    from modulekg_widgets.engine.knowledge.imports import wandb
 
-    about = tracked_runs.wandb_columns(model, dataset, accuracy, targets, unit, training)
-    tables = [read_wandb_table(path) for path in paths]
-    contents, report = tracked_runs.wandb_jobs(tables, about, self.contents())
+    about = wandb.wandb_columns(model, dataset, accuracy, targets, unit, training)
+    tables = [wandb.read_wandb_table(path) for path in paths]
+    contents, report = wandb.wandb_jobs(tables, about, self.contents())
     add_contents(self, contents)
     return report
 

@@ -90,7 +90,8 @@ class Arguments:
         """The arguments and keywords as the operator takes them whose names they have."""
         if self._is_native:
             return list(self._args), dict(self._kwargs)
-        args, kwargs = [], {}
+        args: list[Any] = []
+        kwargs: Kwargs = {}
         for argument in schema_of(self.overload).arguments:
             if argument.kwarg_only:
                 kwargs[argument.name] = self[argument.name]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from modulekg_widgets.engine.torch_runtime.private import FakeTensor, Overload, sparse_entry_count
-from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES, Args, Kwargs
 
 SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
@@ -58,11 +58,11 @@ class CallRecord:
     remedy: str = field(default="", repr=False)
 
 
-def nodes_in(value: object) -> list[Any]:
+def nodes_in(value: Any) -> list[Any]:
     """The values in a recorded structure, in order."""
     if isinstance(value, Value):
         return [value]
-    return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
+    return [node for part in value for node in nodes_in(part)] if isinstance(value, SEQUENCES) else []
 
 
 def meta_tensor(value: Value) -> torch.Tensor:

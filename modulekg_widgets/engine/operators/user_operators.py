@@ -11,7 +11,7 @@ import torch
 
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.torch_runtime.private import Overload
-from modulekg_widgets.engine.torch_runtime.pytree import Function, Kwargs
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES, Function, Kwargs
 
 Derived = TypeVar("Derived")
 DUPLICATE_RULE = "{} has a rule already: choose another operator"
@@ -25,7 +25,8 @@ class UserOperator:
     value: Function | None = None
     flops: Callable[..., int] | None = None
     like: str | None = None  # the operator that this one behaves as
-    args: Mapping[str, str] = field(default_factory=dict)  # arguments of `like` by other names here: theirs → own
+    # arguments of `like` by other names here: theirs → own
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, func: Overload, args: Sequence[Any], kwargs: Kwargs, on_meta: bool) -> object:
         """Runs the operator, by the user's function where there is one.
@@ -34,7 +35,7 @@ class UserOperator:
         """
         if on_meta and self.shape is not None:
             result = self.shape(*args, **kwargs)
-            if isinstance(result, tuple | list | torch.Size) and all(isinstance(size, int) for size in result):
+            if isinstance(result, SEQUENCES) and all(isinstance(size, int) for size in result):
                 given = (argument for argument in (*args, *kwargs.values()) if isinstance(argument, torch.Tensor))
                 first = next(given, None)
                 return torch.empty(tuple(result), device="meta") if first is None else first.new_empty(tuple(result))

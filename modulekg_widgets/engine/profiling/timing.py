@@ -16,9 +16,8 @@ from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Call, tensors, with_tensors
 
-Call = tuple[Args, Kwargs]
 Mark = Any  # a moment: seconds, or an event of the device
 WARM_UP = 2  # passes that are not counted: the first ones allocate memory and choose kernels
 MIN_ROUNDS, MAX_ROUNDS = 7, 200  # passes that are

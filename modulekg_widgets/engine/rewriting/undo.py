@@ -22,10 +22,10 @@ class ModuleSlot:
     old: Any
     new: nn.Module
 
-    def put(self, module: Any) -> None:
+    def put(self, module: object) -> None:
         module_state(self.owner)[MODULES][self.key] = module
 
-    def holds(self, module: Any) -> bool:
+    def holds(self, module: object) -> bool:
         return module_state(self.owner)[MODULES].get(self.key) is module
 
 

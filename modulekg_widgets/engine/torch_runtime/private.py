@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, methodcaller
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -18,12 +18,19 @@ from torch._subclasses.fake_tensor import FakeTensor as FakeTensor  # a tensor w
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode  # makes them
 from torch.nested._internal.nested_tensor import NestedTensor as NestedTensor  # rows of several lengths, jagged
 from torch.utils import _python_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # sees every operator that runs
 from torch.utils._python_dispatch import (
     is_traceable_wrapper_subclass as is_traceable_wrapper_subclass,  # made of others
 )
 
 from modulekg_widgets.engine.torch_runtime.pytree import Function
+
+
+class TorchDispatchMode(_python_dispatch.TorchDispatchMode):
+    """A mode that sees every operator that runs, with a constructor that has types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
 
 # ------------------------------------------------------------------ modules, by what stands in their `__dict__`
 
@@ -87,7 +94,9 @@ hook_entry_of: Callable[[Any], Callable[[torch.Tensor], None]] = attrgetter(_ENT
 
 # --------------------------------------------------------------------------------------------------------- tensors
 
+LIST_EXPORTS: frozenset[Function] = frozenset({torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__})
 TensorBase: Any = torch._C.TensorBase  # its descriptors read a tensor whatever its class defines
+frame_at: Callable[[int], FrameType] = sys._getframe  # 0 is the frame of the caller
 DisableTorchFunction = torch._C.DisableTorchFunction  # neither a tensor's class nor a mode answers
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass  # a tensor's class does not answer, a mode does
 version_of: Callable[[torch.Tensor], int] = attrgetter("_version")  # how often it was written
@@ -102,6 +111,7 @@ can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # 
 # the norms of many tensors in a given precision, on a GPU by few kernels and without copies
 norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
 values_of_nested: Callable[[torch.Tensor], torch.Tensor] = attrgetter("_values")  # all rows of a jagged tensor
+numbers_of: Callable[[torch.Tensor], list[float]] = methodcaller("tolist")  # of a tensor with one dimension
 sparse_entry_count: Callable[[torch.Tensor], int] = methodcaller(
     "_nnz"
 )  # how many places of a sparse tensor hold something
@@ -227,6 +237,11 @@ def script_registry(role: str, native: Any) -> Mapping[str, Any]:
 def script_methods(native: Any) -> list[str]:
     """The methods of a compiled module, by name, as the text of their graphs."""
     return [native._get_method(name).graph.str(False) for name in sorted(native._method_names())]
+
+
+def saved_state(value: Any) -> object:
+    """The state that an object of C++ is pickled with."""
+    return value.__getstate__()
 
 
 def can_be_saved(value: Any) -> bool:

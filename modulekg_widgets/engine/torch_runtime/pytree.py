@@ -17,6 +17,7 @@ Args: TypeAlias = tuple[Any, ...]  # the positional arguments of a call
 Kwargs: TypeAlias = dict[str, Any]  # its keyword arguments
 Call: TypeAlias = tuple[Args, Kwargs]
 Function: TypeAlias = Callable[..., Any]  # of whatever arguments
+SEQUENCES: tuple[type[Any], ...] = (list, tuple)  # of unknown elements
 T = TypeVar("T")
 MAX_DEPTH = 8  # levels of a structure that counts as plain
 

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 from modulekg_widgets.engine.views.object_list import ObjectList
-from modulekg_widgets.widgets.shared.base import Payload
 
 # of the comm, too: a kernel has one. It is never opened, as front ends that do not know it would report an error;
 # messages on a comm that is not known are ignored by all of them
@@ -56,7 +55,7 @@ class KernelObjects:
         except Exception:
             logger.debug("the list of objects could not be sent", exc_info=True)
 
-    def answer(self, message: Payload) -> None:
+    def answer(self, message: dict[str, Any]) -> None:
         """Handle a request of the front end: a fresh list, or closing the widget of a tab."""
         try:
             asked = message["content"]["data"]

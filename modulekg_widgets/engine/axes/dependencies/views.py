@@ -1,5 +1,8 @@
 """The results of the dependency views: sets of layers that can be printed, plotted and saved as CSV."""
 
+# matplotlib has no types for what it draws
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import csv
@@ -82,7 +85,7 @@ def _shorten(name: str) -> str:
 
 
 def _notes(alone: int, left_out: int) -> str:
-    texts = []
+    texts: list[str] = []
     if alone:
         texts.append(f"{alone} more of one layer each" if alone > 1 else "one more of one layer")
     if left_out:

@@ -7,7 +7,6 @@ recorded beside. `alternative_paths` lists paths next to the traced one, which t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,7 +23,14 @@ from modulekg_widgets.engine.operators.recorded_call import nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.residuals.removal_trial import apply_removal
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.private import Overload, TorchDispatchMode, disable_current_modes, schema_of
+from modulekg_widgets.engine.torch_runtime.private import (
+    LIST_EXPORTS,
+    Overload,
+    TorchDispatchMode,
+    disable_current_modes,
+    frame_at,
+    schema_of,
+)
 from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import advance_rng, is_random
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
 Tensor = torch.Tensor
-_EXPORTS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
 _WRITING = {"aten::index_put", "aten::masked_scatter"}  # what takes as many rows as a mask says
 MAX_OPERATOR_RATIO, MIN_OPERATORS = (
     8,
@@ -59,7 +64,7 @@ class Decision:
 
     @property
     def exports_data(self) -> bool:
-        return self.call in _EXPORTS
+        return self.call in LIST_EXPORTS
 
     @property
     def by_masks(self) -> bool:
@@ -133,7 +138,7 @@ class Decisions:
         self, call: Function, args: Args, kwargs: Kwargs, source: Source | None, given: Sequence[Tensor]
     ) -> object:
         shapes = tuple(tuple(each.shape) for each in given)
-        if call in _EXPORTS:
+        if call in LIST_EXPORTS:
             with disable_current_modes():
                 kept = given[0].detach().clone()
             self.recorded.append(Decision(call, source, shapes, (None,), kept))
@@ -149,7 +154,7 @@ class Decisions:
 
     def line(self) -> Source | None:
         """The line of code that is at work."""
-        return self._lines.find(sys._getframe(2))
+        return self._lines.find(frame_at(2))
 
 
 class _OperatorMode(TorchDispatchMode):
@@ -178,7 +183,7 @@ class _ExportMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
-        if func in _EXPORTS:
+        if func in LIST_EXPORTS:
             return self.decisions.of(func, args, kwargs or {}, self.decisions.line())
         return func(*args, **kwargs) if kwargs else func(*args)
 
@@ -367,7 +372,7 @@ def alternative_paths(axes: Axes, follow_trace: bool) -> list[AlternativePath]:
     `follow_trace`: the pass goes the traced way up to there, else its own.
     """
     way = traced_path(axes)
-    found = []
+    found: list[AlternativePath] = []
     lines: set[tuple[Function, Source | None]] = set()
     by_choice = _choice_dependent_values(axes)  # where indices change places, these decide otherwise
     for at, (each, place) in enumerate(zip(way.decisions or (), way.order, strict=False)):

@@ -30,7 +30,7 @@ PROBE_SIZE = 64
 def rescaled(nodes: Sequence[DataNode], seed: int) -> State:
     """The tensors in float64: constant ones made random, matrices scaled to 1/sqrt(fan in)."""
     generator = seeded_generator(seed)
-    state = {}
+    state: State = {}
     for node in nodes:
         tensor = node.tensor
         assert tensor is not None

@@ -7,7 +7,7 @@ alone changes them. All elements must have run: router offsets lead rows to thos
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -115,7 +115,7 @@ class ListProof:
 
     def _sensitive_lists(self, axis: Axis, lists: Sequence[IndexedChildren]) -> tuple[IndexedChildren, ...]:
         """The lists whose elements alone in a new order give something else; of alike lists one is tried."""
-        found = []
+        found: list[IndexedChildren] = []
         for each in lists:
             kind = (re.sub(r"\d+", "*", each.path), axis.size)
             if kind not in self._kinds:
@@ -145,7 +145,7 @@ class ListProof:
 
     def _offsets_to_unreached(self, lists: Lists) -> Offsets:
         """Returns router offsets that lead rows to elements which no run has reached yet."""
-        found = {}
+        found: dict[Axis, Tensor] = {}
         for axis, own in lists.items():
             missing = self._unreached(axis, own)
             if missing:
@@ -183,9 +183,9 @@ class ListProof:
         self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, NDArray[np.int64]]
     ) -> list[Tensor]:
         @contextmanager
-        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Iterator[None]:
+        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Generator[None, None, None]:
             led = [
-                (held[node.label], offset[torch.from_numpy(orders[axis])] if axis in orders else offset)
+                (held[node.label], offset[torch.as_tensor(orders[axis])] if axis in orders else offset)
                 for axis, offset in offsets.items() for node, _ in router_weights(axis)
             ]  # fmt: skip
             with ExitStack() as stack:
@@ -197,7 +197,7 @@ class ListProof:
         return self.proof.run_on(dict(state), around=around)[0]
 
     @contextmanager
-    def _recording_reached(self, stage: Sandbox) -> Iterator[None]:
+    def _recording_reached(self, stage: Sandbox) -> Generator[None, None, None]:
         """Notes which elements get rows."""
         modules = walk(self.axes.graph.model).modules
         own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}

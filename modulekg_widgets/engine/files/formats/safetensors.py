@@ -182,6 +182,6 @@ def _abbreviated(names: list[str]) -> str:
     return ", ".join(printable(name) for name in names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
 
 
-def _plain(values: Any) -> Iterator[tuple[str, PlainValue]]:
+def _plain(values: object) -> Iterator[tuple[str, PlainValue]]:
     if isinstance(values, dict):
         yield from ((key, value) for key, value in values.items() if isinstance(value, PlainValue))

@@ -15,9 +15,15 @@ import sys
 import types
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
+from modulekg_widgets.engine.identity.classes import (
+    WRAPPED_FUNCTIONS,
+    class_dict,
+    class_mro,
+    instance_state,
+    slot_members,
+)
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
 from modulekg_widgets.engine.torch_runtime.bytecode import code_names, nested_code
 
@@ -90,8 +96,8 @@ _NAMEDTUPLE_METHODS = frozenset(
 )
 
 
-def _is_enum_method(value: object) -> bool:
-    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+def _is_enum_method(value: Any) -> bool:
+    function = value.__func__ if isinstance(value, WRAPPED_FUNCTIONS) else value
     return isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == "enum"
 
 
@@ -202,7 +208,7 @@ def _names_in(node: ast.AST) -> set[str]:
 def _encode_syntax(encoder: ValueEncoder, root: ast.AST) -> bytes:
     # without recursion, since a generated expression of a thousand terms nests as deep; every node states its number of
     # parts, so that the tokens in a row can be read in one way only
-    tokens = []
+    tokens: list[bytes] = []
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         label, node = waiting.pop()
@@ -211,7 +217,7 @@ def _encode_syntax(encoder: ValueEncoder, root: ast.AST) -> bytes:
             parts = list(_syntax_fields(node))
             tokens += [text(type(node).__name__), b"%d" % len(parts)]
         elif isinstance(node, list):
-            parts = [("", part) for part in node]
+            parts = [("", part) for part in cast("list[object]", node)]
             tokens += [b"[]", b"%d" % len(parts)]
         else:
             parts = []

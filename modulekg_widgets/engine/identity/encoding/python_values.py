@@ -9,7 +9,7 @@ import struct
 import sys
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timezone
 from fractions import Fraction
 from pathlib import PurePath
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.identity.classes import (
     class_dict,
     class_mro,
     class_names,
+    dict_items,
     instance_state,
     is_heap_type,
     is_importable,
@@ -49,6 +50,7 @@ MAX_COUNT_BITS = 31  # bits of a size or count; one hash in a billion is as shor
 MAX_REPEATS = 20_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
 
 Handler = Callable[["Encoder", Any, str], bytes]
+PAIRS: tuple[type[Any], ...] = (tuple,)
 HANDLERS: dict[type, Handler] = {}  # by exact type
 BASE_HANDLERS: dict[type, Handler] = {}  # for subclasses, the first along the MRO
 
@@ -146,7 +148,7 @@ class Encoder:
             self._on_cycles.add(key)
             return encoding
         # nothing in it depends on where it stands, unless it is met again from within the cycle that it closes
-        cycle = frozenset(self._open_or_cyclic[entered_before:]) if reached == depth else frozenset()
+        cycle = frozenset(self._open_or_cyclic[entered_before:]) if reached == depth else frozenset[int]()
         del self._open_or_cyclic[entered_before:]
         self._known[key] = _Known(value, encoding, len(self.opaque) > opaque_before, cycle)
         return encoding
@@ -298,9 +300,10 @@ def _encode_reduced(encoder: Encoder, value: object, path: str) -> bytes:
         except (TypeError, AttributeError):
             return encoder.encode_opaque(value, path)
         encoder.keepalive.append(parts)
-        taken = [list(p) if hasattr(p, "__next__") else p for p in parts] if isinstance(parts, tuple) else [parts]
+        several: list[Any] = [*parts] if isinstance(parts, PAIRS) else [parts]
+        taken = [list(part) if hasattr(part, "__next__") else part for part in several]
         encoder.keepalive.append(taken)
-        return packed(b"R", encoder.class_reference(type(value)), *(encoder.encode(p, path) for p in taken))
+        return packed(b"R", encoder.class_reference(type(value)), *(encoder.encode(part, path) for part in taken))
 
     return encoder.encode_container(value, path, body)
 
@@ -359,35 +362,41 @@ def _bytes(encoder: Encoder, value: bytes | bytearray, path: str) -> bytes:
 # built anew, since that would call the `__hash__` and `__eq__` of what it holds
 
 
-def _set_content(base: type) -> Handler:
+def _set_content(base: Any) -> Handler:
     def content(encoder: Encoder, value: object, path: str) -> bytes:
         return packed(b"S", text(base.__name__), *sorted(encoder.encode(v, path) for v in base.__iter__(value)))
 
     return content
 
 
-def _dict_content(encoder: Encoder, value: dict, path: str) -> bytes:
+# by the base type itself, whatever a subclass defines
+_deque_items: Callable[[Any], Iterator[Any]] = vars(deque)["__iter__"]
+_list_items: Callable[[Any], Iterator[Any]] = vars(list)["__iter__"]
+_tuple_items: Callable[[Any], Iterator[Any]] = vars(tuple)["__iter__"]
+_default_factory: Callable[[Any], object] = vars(defaultdict)["default_factory"].__get__
+_longest: Callable[[Any], object] = vars(deque)["maxlen"].__get__
+
+
+def _dict_content(encoder: Encoder, value: dict[Any, Any], path: str) -> bytes:
     def item(key: Any, content: Any) -> bytes:
         plain = (type(key) is str and len(key) <= 80) or (type(key) is int and key.bit_length() <= 64)
         where = f"{path}[{key!r}]" if plain else f"{path}[…]"
         return packed(b":", encoder.encode(key, where), encoder.encode(content, where))
 
-    return packed(b"d", *sorted(item(k, v) for k, v in dict.items(value)))
+    return packed(b"d", *sorted(item(key, part) for key, part in dict_items(value)))
 
 
-def _defaultdict_content(encoder: Encoder, value: defaultdict, path: str) -> bytes:
-    factory = defaultdict.default_factory.__get__(value)  # type: ignore[attr-defined]
-    return packed(b"D", encoder.encode(factory, path), _dict_content(encoder, value, path))
+def _defaultdict_content(encoder: Encoder, value: defaultdict[Any, Any], path: str) -> bytes:
+    return packed(b"D", encoder.encode(_default_factory(value), path), _dict_content(encoder, value, path))
 
 
-def _deque_content(encoder: Encoder, value: deque, path: str) -> bytes:
-    limit = deque.maxlen.__get__(value)  # type: ignore[attr-defined]
-    return encoder.encode_sequence(b"q", deque.__iter__(value), path, encoder.encode(limit, path))
+def _deque_content(encoder: Encoder, value: deque[Any], path: str) -> bytes:
+    return encoder.encode_sequence(b"q", _deque_items(value), path, encoder.encode(_longest(value), path))
 
 
 _CONTENTS: dict[type, Handler] = {
-    tuple: lambda encoder, value, path: encoder.encode_sequence(b"t", tuple.__iter__(value), path),
-    list: lambda encoder, value, path: encoder.encode_sequence(b"l", list.__iter__(value), path),
+    tuple: lambda encoder, value, path: encoder.encode_sequence(b"t", _tuple_items(value), path),
+    list: lambda encoder, value, path: encoder.encode_sequence(b"l", _list_items(value), path),
     set: _set_content(set),
     frozenset: _set_content(frozenset),
     dict: _dict_content,
@@ -496,7 +505,7 @@ def _method(encoder: Encoder, value: types.MethodType, path: str) -> bytes:
 
 
 @handles(functools.partial)
-def _partial(encoder: Encoder, value: functools.partial, path: str) -> bytes:
+def _partial(encoder: Encoder, value: functools.partial[object], path: str) -> bytes:
     return encoder.encode_container(
         value,
         path,
@@ -527,7 +536,7 @@ def _cached_function(encoder: Encoder, value: object, path: str) -> bytes:
 
 
 @handles(functools.partialmethod)
-def _partial_method(encoder: Encoder, value: functools.partialmethod, path: str) -> bytes:
+def _partial_method(encoder: Encoder, value: functools.partialmethod[object], path: str) -> bytes:
     return packed(b"P", *(encoder.encode(v, path) for v in (value.func, value.args, value.keywords)))
 
 

@@ -44,7 +44,7 @@ class WeightGradients:
         if handle is not None:
             handle.remove()
 
-    def _note(self, *_: Any) -> None:
+    def _note(self, *_: object) -> None:
         for metric in self._active.metrics:
             weight = weight_of(metric.module)
             if weight is not None and weight.grad is not None:

@@ -161,7 +161,7 @@ def _path(value: JsonValue) -> str:
     return value
 
 
-def _list(value: JsonValue, name: str) -> list[JsonValue]:
+def _list(value: object, name: str) -> list[JsonValue]:
     if not isinstance(value, list):
         raise PlanFileError(f"{printable(name)} is no list")
     return value

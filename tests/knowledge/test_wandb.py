@@ -16,7 +16,7 @@ from modulekg_widgets.engine.errors import GraphFileError, ModuleKGError, Proper
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import MAX_POINTS
 from modulekg_widgets.engine.knowledge.facts.results import Result, results_of
-from modulekg_widgets.engine.knowledge.imports import wandb_tables
+from modulekg_widgets.engine.knowledge.imports import wandb
 
 # as the page exports it: its own columns, the configuration and the summary by letters, everything quoted
 COLUMNS = [
@@ -225,7 +225,7 @@ def test_what_is_no_file_or_huge_is_refused(
     for place in (tmp_path, tmp_path / "none.csv", "nul\0", 7):
         with pytest.raises(GraphFileError):
             kg.add_wandb(place)  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(wandb_tables, "MAX_CELLS", 10)
+    monkeypatch.setattr(wandb, "MAX_CELLS", 10)
     with pytest.raises(GraphFileError, match="more than 10 cells"):
         kg.add_wandb(runs, model="arch")
 
