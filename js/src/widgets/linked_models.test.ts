@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { openSession } from "../testing/masks";
+import { openSession, THREE, withBlocks } from "../testing/masks";
 import { smallNet } from "../testing/sample";
 import { colorOf, scaleOf, valueOf } from "../core/shared/stage/color";
 import { GraphStore } from "../core/shared/model/graph_store";
@@ -18,6 +18,22 @@ afterEach(() => {
 });
 
 describe("GraphLink", () => {
+  it("colors graphs by blocks that are removed, and by those that were cut", () => {
+    const { session: own } = openSession(THREE, withBlocks());
+    const states: Record<string, unknown>[] = [];
+    const graph = { get: () => ({}), set_state: (state: Record<string, unknown>) => void states.push(state) };
+    own.remove(1, true);
+    expect(own.data?.counters.shares()).toEqual({ conv1: 0, "block.conv2": 1, block: 1, "": 40 / 148 });
+    expect(own.data?.counters.shares(new Map([["block", 60]]))).toMatchObject({
+      block: 1,
+      "": expect.closeTo(100 / 208) as number
+    });
+    const link = new GraphLink(() => own.data);
+    link.follow([graph]);
+    link.dispose();
+    expect(states).toEqual([]);
+  });
+
   it("tells once after many changes, and clears when nothing goes any more", () => {
     vi.useFakeTimers();
     const { session } = openSession();

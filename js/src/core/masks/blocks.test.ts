@@ -2,7 +2,6 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../testing/mask_view";
 import { BLOCKS, brush, confirm, dropped, ENTRY, known, openSession, THREE, withBlocks } from "../../testing/masks";
 import { press } from "../../testing/sample";
-import { GraphLink } from "../../widgets/linked_models";
 import type { EditorState } from "./session/editor_context";
 
 afterEach(unmount);
@@ -84,22 +83,6 @@ describe("blocks in a draft", () => {
     expect(totals()?.flops.after).toBe(2 * 3 * 3 * 10 - 2 * 3 * 3 * 2);
     own.remove(OUTER, false);
     expect(totals()).toEqual(drawn);
-  });
-
-  it("color linked graphs, and so do those that were cut", () => {
-    const { session: own } = session();
-    const states: Record<string, unknown>[] = [];
-    const graph = { get: () => ({}), set_state: (state: Record<string, unknown>) => void states.push(state) };
-    own.remove(INNER, true);
-    expect(own.data?.counters.shares()).toEqual({ conv1: 0, "block.conv2": 1, block: 1, "": 40 / 148 });
-    expect(own.data?.counters.shares(new Map([["block", 60]]))).toMatchObject({
-      block: 1,
-      "": expect.closeTo(100 / 208) as number
-    });
-    const link = new GraphLink(() => own.data);
-    link.follow([graph]);
-    link.dispose();
-    expect(states).toEqual([]);
   });
 });
 
