@@ -71,7 +71,7 @@ TEXTBOOK = _words("""
     containment context contributing control converge convergence copier cost count counter covariance criterion
     crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence dependency
     dependent depth derived design dict diff difference digest digester discrepancy diverged divergence domain
-    domination donor duplicate effect eigenvalue element ensemble entropy entry equivalence equivalent error
+    domination donor duplicate effect eigenvalue element ensemble entropy entry equation equivalence equivalent error
     estimator evaluate evaluation evolution execution expert exponent expression fact factor factored factory
     feature figure finite fit fitted fitting flatten flattening flow folded formula formulas fraction frequency
     frequent gaussian generate generated generation global gnn goal group hierarchy histogram history hyperparameter
@@ -83,7 +83,7 @@ TEXTBOOK = _words("""
     native nearest neighbor nested network noise nominal nondeterministic normal normalized number numbering
     observation occurrence opaque operation order ordering origin original outlier outlying overlap overshoot pair
     parallel pareto parse partial penalized permutation permuted planned planner polynomial position positional
-    power predict prediction predictor prefix private probe producer product propagation proportion proposal
+    power predict prediction predictor prefix private producer product propagation proportion proposal
     protected provable prove proved pruned pseudo python quartile random range ranking ratio reach reachable
     rebinned recipe recompute recomputed record recorded recorder recording recursion reference refuted register
     registration registry regressor regularization relabel relation relative repetition replay representative

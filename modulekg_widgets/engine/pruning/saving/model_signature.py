@@ -23,7 +23,8 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import (
     named_unregistered_tensors,
 )
 
-Facts = dict[tuple[Any, ...], Any]  # what is compared: by kind, path and name
+FactKey = tuple[Any, ...]
+Facts = dict[FactKey, Any]  # what is compared: by kind, path and name
 CONFIG = "config"  # where models of transformers keep what they were built from
 SELF = "self"
 SIZE_FACTS = ("size", "attribute", "length")  # the kinds of facts that a size can be
