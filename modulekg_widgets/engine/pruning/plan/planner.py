@@ -35,7 +35,6 @@ from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import explici
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
-    NO_CONSTRAINTS,
     ConfigConstraints,
     UniformLayers,
     uniform_layers,
@@ -72,14 +71,14 @@ from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 class Planner:
     """Makes one plan; its parts are computed when they are needed.
 
-    `said`: what is known of what a configuration can say.
+    `config_constraints`: the constraints of the model's configuration, where they are known.
     """
 
     def __init__(
         self,
         graph: DataflowGraph,
         request: Request,
-        config_constraints: ConfigConstraints = NO_CONSTRAINTS,
+        config_constraints: ConfigConstraints | None = None,
         template: Planner | None = None,
     ) -> None:
         check_request(graph, request)
@@ -99,7 +98,7 @@ class Planner:
         if request.layers == UNIFORM:
             able = {axis.term for axis in self.axis_choice.prunable()}
             self.layers = uniform_layers(self.axes, able, self.axis_choice.outer_roles, config_constraints)
-        self.config_constraints = config_constraints
+        self.config_constraints = config_constraints or ConfigConstraints()
         self.explicit = extend_to_groups(explicit_axes(request, self.axis_choice), self.layers, self.axes)
         self.repair.explicit_axes = frozenset(self.explicit)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
@@ -246,7 +245,10 @@ class Planner:
     def steps(self) -> dict[Term, int]:
         """The multiples of the counts."""
         every = [*self.chosen, *(self.axes.of(term) for term in self.explicit)]
-        return self.layers.proportions.steps(self.axis_choice.steps(every, self.request.round_to))
+        steps = self.axis_choice.steps(every, self.request.round_to)
+        for term, step in self.config_constraints.steps.items():
+            steps[term] = math.lcm(step, steps.get(term, 1))
+        return self.layers.proportions.steps(steps)
 
     @cached_property
     def limits(self) -> Limits:
