@@ -27,6 +27,7 @@ from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, config_document
 from modulekg_widgets.engine.pruning.saving.model_signature import (
+    CONFIG,
     SIZE_FACTS,
     FactKey,
     ModelSignature,
@@ -298,7 +299,7 @@ class ConfigNumbers:
 
     def _changed_in(self, wanted: ModelSignature) -> ConfigChange:
         """The changes that a cut has made in the configuration of the model itself, as counts of layers."""
-        before, after = dict(leaves(self.origin.config)), leaves(config_document(wanted.model.config))
+        before, after = dict(leaves(self.origin.config)), leaves(config_document(getattr(wanted.model, CONFIG)))
         changed = {path: value for path, value in after if path in before and before[path] != value}
         lists = {path for path, value in changed.items() if isinstance(value, list)}
         return {path: value for path, value in changed.items()
