@@ -3,6 +3,6 @@
 Reading order: selection/ (what was asked, and which indices), sizes/ (the size of a model as a formula), targets/
 (how many indices reach a target), dry_run/ (does it run), corrections/ (what the code demands), saved/ (the plan),
 planner.py (all of these in order) and plan.py, which is `mk.plan`. block_removal.py plans whole blocks,
-config_constrained.py keeps to what a configuration can say, draft.py is a plan by hand, schedule.py one spread over a
-training.
+config_constrained.py keeps to what a configuration can say, config_plan.py plans for a wanted one, draft.py is a plan
+by hand, schedule.py one spread over a training.
 """

@@ -223,8 +223,7 @@ class ConfigNumbers:
 
     def _other_values(self, value: int) -> list[int]:
         """Other values of a number that divide and are divided as before, those first that no other number has."""
-        halves = [value // factor for factor in (2, 4) if value % factor == 0] or [1]
-        found = [*halves[:1], 2 * value, *halves[1:], 4 * value]
+        found = [value // 2 if value % 2 == 0 else 1, 2 * value, 4 * value]
         return sorted(found, key=self._integers.__contains__)
 
     @cached_property
@@ -390,7 +389,9 @@ def fitting_config(
     return ConfigFit(origin.with_config(found.config), f"changed in the configuration: {changed}")
 
 
-def mismatches(built: CandidateConfig, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]) -> list[FactKey]:
+def mismatches(
+    built: CandidateConfig, wanted: ModelSignature, value_of: Callable[[str], torch.Tensor]
+) -> list[FactKey]:
     """The facts of a built model that are others in the wanted one, read and computed ones among them."""
     different = differing_facts(wanted.facts, built.signature.facts)
     read = read_differences(built.signature, wanted)
