@@ -23,7 +23,11 @@ REQUIRED = (
 )
 STAMP = PACKAGE / "static" / ".stamp"
 # what scripts/generate.mjs reads outside of js/
-READ = (PACKAGE / "engine" / "palette.json", PACKAGE / "widgets" / "pages" / "page.html")
+READ = (
+    PACKAGE / "engine" / "palette.json",
+    PACKAGE / "engine" / "file_formats" / "format_tables.json",
+    PACKAGE / "widgets" / "pages" / "page.html",
+)
 NODE_MINIMUM = 20
 # folders and files that builds and npm leave in js/
 NOT_SOURCES = {"node_modules", "lib", "dist", "LICENSE", "coverage", "generated", "__pycache__"}

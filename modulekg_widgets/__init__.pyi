@@ -31,13 +31,13 @@ from modulekg_widgets.engine.monitoring.sinks.recording import load_recording as
 from modulekg_widgets.engine.plugins import plugins as plugins
 from modulekg_widgets.engine.pruning import pruning as pruning
 from modulekg_widgets.engine.pruning.importance.importance import importance as importance
-from modulekg_widgets.engine.pruning.loading import load_pretrained as load_pretrained
-from modulekg_widgets.engine.pruning.loading import save_model as save_model
 from modulekg_widgets.engine.pruning.nni.speedup import speedup as speedup
 from modulekg_widgets.engine.pruning.plan.plan import plan as plan
 from modulekg_widgets.engine.pruning.plan.saved.plan_file import load_plan as load_plan
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan as PruningPlan
-from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule as PruningSchedule
+from modulekg_widgets.engine.pruning.pretrained import load_pretrained as load_pretrained
+from modulekg_widgets.engine.pruning.pretrained import save_model as save_model
+from modulekg_widgets.engine.pruning.schedule import PruningSchedule as PruningSchedule
 from modulekg_widgets.engine.rewriting import rewrite as rewrite
 from modulekg_widgets.engine.versions import show_versions as show_versions
 from modulekg_widgets.widgets.forward_player import ForwardPlayer as ForwardPlayer

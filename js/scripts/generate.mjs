@@ -1,5 +1,5 @@
-// Writes src/generated/ (the version, the colors, the frame of saved pages, the layout worker and the script of saved pages as strings),
-// and for Python that script and the code of mk.marimo.
+// Writes src/generated/ (the version, the colors, tables of file formats, the frame of saved pages, the layout worker and
+// the script of saved pages as strings), and for Python that script and the code of mk.marimo.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { bundle, bundleAnywidget, bundlePage } from "./bundle.mjs";
@@ -13,6 +13,11 @@ const palette = readFileSync(join(packageFolder, "engine", "palette.json"), "utf
 write(
   join(generated, "palette.ts"),
   `// From modulekg_widgets/engine/palette.json.\nexport const PALETTE = ${palette} as const;\n`
+);
+const tables = readFileSync(join(packageFolder, "engine", "file_formats", "format_tables.json"), "utf8").trim();
+write(
+  join(generated, "format_tables.ts"),
+  `// From modulekg_widgets/engine/file_formats/format_tables.json.\nexport const FORMAT_TABLES = ${tables} as const;\n`
 );
 const template = readFileSync(join(packageFolder, "widgets", "pages", "page.html"), "utf8");
 write(join(generated, "page_template.ts"), constant("PAGE_TEMPLATE", template));

@@ -5,10 +5,9 @@ import { el } from "./core/shared/ui/dom";
 import { PAGE_ID, PAGE_VERSION, type SavedPage, SCRIPT_ID } from "./core/export/html";
 import { isObject } from "./core/shared/base/schema";
 import { startLive } from "./standalone/live";
-import { followAddress, Page } from "./standalone/page";
+import { followAddress, Page, type Kinds } from "./standalone/page";
 import * as widgets from "./widgets/all";
 import * as controls from "./standalone/controls";
-import type { Kinds } from "./standalone/models";
 
 // What a page without a host can show: every widget of the package, and the boxes and links of ipywidgets.
 

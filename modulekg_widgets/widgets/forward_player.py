@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Dict, Float, Int, Unicode, observe, validate
+from traitlets import Bool, Bunch, Dict, Float, Int, Unicode, observe, validate
 
 from modulekg_widgets.engine.errors import ModuleKGError, printable
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep, error_text
 from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_message, pictures_payload
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.forward import svg
+from modulekg_widgets.engine.views.pictures.forward import draw_forward
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
 from modulekg_widgets.widgets.shared.base import (
+    Payload,
     WidgetValueError,
     check_keywords,
     is_main_thread,
     when_idle,
 )
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+
+if TYPE_CHECKING:
+    from torch import nn
 
 MAX_SPEED = 60.0  # steps a second
 KEYWORDS = ("args", "kwargs", "step", "selected", "playing", "speed", "hide_shapes", "sample", "page")
@@ -107,9 +112,9 @@ class ForwardPlayer(ModelWidget):
 
     def __init__(
         self,
-        model: Any,
-        args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
+        model: nn.Module,
+        args: object = (),
+        kwargs: Mapping[str, object] | None = None,
         *,
         step: int = 0,
         selected: str | None = None,
@@ -118,12 +123,12 @@ class ForwardPlayer(ModelWidget):
         hide_shapes: bool = False,
         sample: int | None = None,
         page: int = 0,
-        layout: Any = None,
-        **unknown: Any,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("ForwardPlayer", unknown, KEYWORDS)
         self._model: Any = model
-        self._pending_question: dict[str, Any] | None = None
+        self._pending_question: dict[str, int] | None = None
         self._asking = threading.Lock()
         self._runs = 1
         self._take(Playback(model, args, kwargs, None if sample is None else _sample_index(sample)))
@@ -164,7 +169,7 @@ class ForwardPlayer(ModelWidget):
 
     # -------------------------------------------------------------- running
 
-    def run(self, *args: Any, **kwargs: Any) -> None:
+    def run(self, *args: object, **kwargs: object) -> None:
         """Run the forward again with another input, or with the same one if none is passed.
 
         The quiz starts anew; the step stays where the calls are the same.
@@ -211,7 +216,7 @@ class ForwardPlayer(ModelWidget):
         self._model = None
         super().close()
 
-    def _redraw(self, model: Any) -> None:
+    def _redraw(self, model: nn.Module) -> None:
         self.run()
 
     def _take(self, played: Playback) -> None:
@@ -222,32 +227,32 @@ class ForwardPlayer(ModelWidget):
     # -------------------------------------------------------------- checks
 
     @validate("step")
-    def _check_step(self, proposal: Any) -> int:
+    def _check_step(self, proposal: Bunch) -> int:
         value = proposal["value"]
         if not 0 <= value < max(1, len(self)):
             raise WidgetValueError(f"there is no step {value}: they are 0 to {len(self) - 1}")
         return value
 
     @validate("selected")
-    def _check_selected(self, proposal: Any) -> str | None:
+    def _check_selected(self, proposal: Bunch) -> str | None:
         value: str | None = proposal["value"]
         return None if value is None else self._played.canonical_path(self._escaped.get(value) or value)
 
     @validate("speed")
-    def _check_speed(self, proposal: Any) -> float:
+    def _check_speed(self, proposal: Bunch) -> float:
         value = proposal["value"]
         if not 0 < value <= MAX_SPEED:
             raise WidgetValueError(f"the speed is above 0 and at most {MAX_SPEED:g} steps a second: {value} was passed")
         return value
 
     @validate("sample", "page")
-    def _check_count(self, proposal: Any) -> int:
+    def _check_count(self, proposal: Bunch) -> int:
         if proposal["value"] < 0:
             raise WidgetValueError(f"{proposal['trait'].name} counts from 0: {proposal['value']} was passed")
         return proposal["value"]
 
     @validate("quiz")
-    def _check_quiz(self, proposal: Any) -> dict[str, int]:
+    def _check_quiz(self, proposal: Bunch) -> dict[str, int]:
         value = proposal["value"]
         if set(value) != set(EMPTY_QUIZ) or not all(type(count) is int for count in value.values()):
             raise WidgetValueError('the quiz is {"asked": …, "right": …}, two counts')
@@ -258,12 +263,12 @@ class ForwardPlayer(ModelWidget):
     # -------------------------------------------- step and selection go together
 
     @observe("step")
-    def _step_changed(self, change: Any) -> None:
+    def _step_changed(self, change: Bunch) -> None:
         self._set_linked_trait(change, "selected", self._path_of(change["new"]))
         self._set_linked_trait(change, "page", 0)
 
     @observe("selected")
-    def _selected_changed(self, change: Any) -> None:
+    def _selected_changed(self, change: Bunch) -> None:
         path = change["new"]
         if path is None or path == self._path_of(self.step):
             return
@@ -271,7 +276,7 @@ class ForwardPlayer(ModelWidget):
         if first is not None:
             self._set_linked_trait(change, "step", first)
 
-    def _set_linked_trait(self, change: Any, name: str, value: Any) -> None:
+    def _set_linked_trait(self, change: Bunch, name: str, value: object) -> None:
         """Set a trait that depends on another one; changes from a page are left to that page."""
         if change["name"] in self._property_lock:
             if name in self._property_lock:
@@ -284,7 +289,7 @@ class ForwardPlayer(ModelWidget):
 
     # -------------------------------------------------------------- pictures
 
-    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: object, content: object, buffers: object) -> None:
         """Handle a request for pictures; only the latest one is answered.
 
         Messages are heard beside a running cell, in a subshell: the model runs in the main thread alone, between cells.
@@ -305,9 +310,10 @@ class ForwardPlayer(ModelWidget):
         if question is not None and self.comm is not None:
             self._answer(question, may_run=True)
 
-    def _answer(self, question: dict[str, Any], may_run: bool) -> bool:
+    def _answer(self, question: dict[str, int], may_run: bool) -> bool:
         """Send the pictures; False if the model would have to run and may not."""
-        reply, pixels = {"kind": "maps", **question}, []
+        reply: dict[str, object] = {"kind": "maps", **question}
+        pixels: list[bytes] = []
         if question["run"] != self._runs or question["step"] >= len(self):
             self.send({**reply, "error": "this is a step of another run"})
             return True
@@ -326,16 +332,16 @@ class ForwardPlayer(ModelWidget):
         self.send(reply, pixels)
         return True
 
-    def _static_picture(self) -> str:
-        return svg(self._played, self.step, self.hide_shapes)
+    def _static_picture(self) -> Picture:
+        return draw_forward(self._played, self.step, self.hide_shapes)
 
 
-def _sample_index(sample: Any) -> int:
+def _sample_index(sample: object) -> int:
     """Returns the batch index for pictures; 0 for an invalid value, which the trait refuses."""
     return sample if type(sample) is int and sample >= 0 else 0
 
 
-def _question(content: Any) -> dict[str, int] | None:
+def _question(content: object) -> dict[str, int] | None:
     """Returns the numbers of a request for pictures; None for other messages."""
     if not isinstance(content, Mapping) or content.get("kind") != "maps":
         return None
@@ -375,7 +381,7 @@ def _pictures(player: ForwardPlayer) -> Iterator[SavedAnswer]:
     yield SavedAnswer({"kind": "maps"}, {"error": MISSING})
 
 
-def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any], list[bytes], bool]:
+def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, object], list[bytes], bool]:
     """Returns the content of an answer, its pixels, and True if there is a further page."""
     try:
         found = player._played.picture(step, player.sample, page, is_main_thread())
@@ -387,7 +393,7 @@ def _picture(player: ForwardPlayer, step: int, page: int) -> tuple[dict[str, Any
     return {"maps": maps}, pixels, _has_more(maps)
 
 
-def _has_more(maps: Mapping[str, Any]) -> bool:
+def _has_more(maps: Payload) -> bool:
     """True if there is a further page."""
     shown = {"channels": len(maps["ranges"]), "strip": maps["width"] * maps["height"]}.get(maps["form"], maps["total"])
     return maps["first"] + shown < maps["total"]

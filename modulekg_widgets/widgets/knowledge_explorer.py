@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ipywidgets import widget_serialization
-from traitlets import Dict, List, Unicode, validate
+from traitlets import Bunch, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import (
     TooLargeError,
@@ -28,8 +28,9 @@ from modulekg_widgets.engine.views.knowledge_payload import (
     selectable,
 )
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.knowledge import svg
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.engine.views.pictures.knowledge import draw_knowledge
+from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
 
 # -------------------- Background analysis of a large graph, in a thread, while the page shows its models
 
@@ -47,7 +48,7 @@ class BackgroundAnalysis:
     def __init__(self, contents: Contents, families: Superfamilies, done: Callable[[BackgroundAnalysis], None]) -> None:
         self._contents, self._families = contents, families
         self._done = weakref.WeakMethod(done)
-        self._payload: dict[str, Any] = {}
+        self._payload: Payload = {}
         self._ready = threading.Event()
         self._is_cancelled = False
         self._starting = threading.Lock()
@@ -72,7 +73,7 @@ class BackgroundAnalysis:
         if self._is_cancelled:
             raise _CancelledError
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Payload:
         """Waits for the complete payload and returns it; after a failure, that of the models alone."""
         self.start()
         self._ready.wait()
@@ -167,14 +168,14 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def __init__(
         self,
-        kg: Any,
+        kg: object,
         *,
         selected: str | None = None,
         view: str = "graph",
         color_by: str = "family",
         query: str = "",
-        layout: Any = None,
-        **unknown: Any,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("KnowledgeExplorer", unknown, KEYWORDS)
         self._kg: Any = kg
@@ -191,13 +192,13 @@ class KnowledgeExplorer(ModuleKGWidget):
         self._is_made = True
         self._start()
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> Payload:
         if not callable(getattr(self._kg, "contents", None)):
             kind = printable(type(self._kg).__name__)
             raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
         return self._show(self._kg.contents())
 
-    def _show(self, contents: Contents) -> dict[str, Any]:
+    def _show(self, contents: Contents) -> Payload:
         """Returns the payload that is available at once, and prepares the analysis and the known keys."""
         if len(contents.modules) > MAX_STRUCTURES:
             raise TooLargeError(
@@ -285,7 +286,7 @@ class KnowledgeExplorer(ModuleKGWidget):
     # -------------------------------------------------------------- checks
 
     @validate("selected")
-    def _check_selected(self, proposal: Any) -> str | None:
+    def _check_selected(self, proposal: Bunch) -> str | None:
         value = proposal["value"]
         if value is None:
             return None
@@ -309,17 +310,17 @@ class KnowledgeExplorer(ModuleKGWidget):
         return [known for known in self._keys if colon and known.startswith(kind + colon)] or models
 
     @validate("view")
-    def _check_view(self, proposal: Any) -> str:
+    def _check_view(self, proposal: Bunch) -> str:
         return _check_option("view", proposal["value"], VIEWS)
 
     @validate("color_by")
-    def _check_color_by(self, proposal: Any) -> str:
+    def _check_color_by(self, proposal: Bunch) -> str:
         return _check_option("color", proposal["value"], COLORS)
 
     # -------------------------------------------------------------- other forms
 
-    def _static_picture(self) -> str:
-        return svg(self.payload)
+    def _static_picture(self) -> Picture:
+        return draw_knowledge(self.payload)
 
 
 def _check_option(what: str, value: str, known: tuple[str, ...]) -> str:

@@ -33,7 +33,7 @@ class Link:
         return f"<Link of {', '.join(sorted({link.name for link in self._links})) or 'nothing'}>"
 
 
-def link(*widgets: Any) -> Link:
+def link(*widgets: object) -> Link:
     """Join widgets of one model: a selection in one is a selection in all, and so is an axis.
 
     With a `ModelGraph` the indices that a `MaskEditor` drops and the values of a `MetricPanel` color it; what the

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ipywidgets import widget_serialization
-from traitlets import Dict, Instance, Unicode, validate
+from traitlets import Bunch, Dict, Instance, Unicode, validate
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.linking import link
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
@@ -16,6 +17,11 @@ from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import PrunedShare
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modulekg_widgets.widgets.metric_panel.metric_panel import Source
 
 KEYWORDS = ("args", "kwargs", "monitor", "kg", "optimizer", "batches", "loss", "evaluate", "split")
 PARTS = ("graph", "editor", "panel", "explorer")
@@ -84,22 +90,22 @@ class Workbench(ModuleKGWidget):
 
     def __init__(
         self,
-        model: Any,
-        args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
-        monitor: Any = None,
+        model: nn.Module,
+        args: object = (),
+        kwargs: Mapping[str, object] | None = None,
+        monitor: Source | Iterable[Source] | None = None,
         *,
-        kg: Any = None,
-        optimizer: Any = None,
-        batches: Iterable[Any] | None = None,
-        loss: Callable[..., Any] | None = None,
-        evaluate: Callable[[Any], Any] | None = None,
+        kg: object = None,
+        optimizer: object = None,
+        batches: Iterable[object] | None = None,
+        loss: Callable[..., object] | None = None,
+        evaluate: Callable[..., object] | None = None,
         split: Mapping[str, float] | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("Workbench", unknown, KEYWORDS)
-        parts: dict[str, Any] = {}
+        parts: dict[str, ModuleKGWidget | None] = {}
         try:
             parts["editor"] = MaskEditor(
                 model, args, kwargs, optimizer=optimizer, batches=batches, loss=loss, evaluate=evaluate
@@ -130,7 +136,7 @@ class Workbench(ModuleKGWidget):
             part.close()
 
     @validate("split")
-    def _check_split(self, proposal: Any) -> dict[str, float]:
+    def _check_split(self, proposal: Bunch) -> dict[str, float]:
         for name, share in proposal["value"].items():
             if name not in DEFAULT_SPLIT:
                 raise UnknownNameError(
@@ -145,5 +151,5 @@ class Workbench(ModuleKGWidget):
     def _picture_state(self) -> Hashable:
         return self.graph._picture_state()
 
-    def _static_picture(self) -> str | None:
+    def _static_picture(self) -> Picture | None:
         return self.graph._static_picture()

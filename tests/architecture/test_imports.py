@@ -11,15 +11,20 @@ PACKAGE = ROOT / "modulekg_widgets"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # part of the engine → the parts that it may import; the ground is open to all
-GROUND = {"errors", "keywords", "registry", "safe_files", "dot", "palette", "adapters", "deprecation"}
+GROUND = {
+    "errors", "keywords", "registry", "safe_files", "dot", "palette", "adapters", "deprecation", "json_types",
+    "notebook_figure",
+}  # fmt: skip
 ALLOWED = {
     "errors": set(),
     "dot": set(),
+    "json_types": set(),
+    "notebook_figure": set(),
     "palette": set(),
     "keywords": {"errors"},
     "registry": {"errors"},
     "safe_files": {"errors"},
-    "safetensors_header": {"errors", "safe_files"},
+    "file_formats": {"errors", "safe_files"},
     "plugins": {"errors"},
     "deprecation": set(),
     "versions": {"plugins"},
@@ -33,11 +38,11 @@ ALLOWED = {
     "axes": GROUND | {"torch_runtime", "operators", "identity", "tracing", "residuals", "profiling"},
     "playback": GROUND | {"torch_runtime", "identity", "tracing"},
     "pruning": GROUND
-    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling", "safetensors_header"},
+    | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "profiling", "file_formats"},
     "knowledge": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "rewriting": GROUND | {"torch_runtime", "operators", "identity", "tracing", "axes"},
     "monitoring": GROUND | {"torch_runtime", "identity"},
-    "files": GROUND | {"torch_runtime", "identity", "safetensors_header"},
+    "files": GROUND | {"torch_runtime", "identity", "file_formats"},
     "views": GROUND
     | {"torch_runtime", "operators", "identity", "tracing", "residuals", "axes", "playback", "pruning", "knowledge"}
     | {"rewriting", "monitoring", "files"},

@@ -48,42 +48,42 @@ TORCH = _words("""
 
 # Jupyter, the web, files, formats and databases
 JUPYTER = _words("""
-    answer archive atomic board box byte catalog chart checkpoint child clear cli closure code colab color coloring
-    column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo deprecated
-    deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event exchange expanded
-    expansion explorer export exporter extension folder format formatter front gc gexf graph graphml hash header
-    heap heatmap hexdigest host html id importable importer indexing inline insert interrupted item json jsonld key
-    keyword lab lapack library link linking listener load loader loading location logarithmic logged logger lossless
-    machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook object packable
-    package packed packing palette panel parser paused persistent picture pill playback player plot plugin png point
-    polyline postgres prefixed preview printable process program property qualified question raster readable reader
-    referenced renamed repository ring row schema scheme scope selectable self series server session span sqlite
-    stored stream svg tab table text timestamp title unescaped url user varint version visible walk wandb warning
-    widget wire workbench writer xml zip
+    answer archive arrowhead atomic board box byte catalog chart checkpoint child clear cli closure code colab color
+    coloring column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo
+    deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
+    exchange expanded expansion explorer export exporter extension folder format formatter front gc gexf graph
+    graphml hash header heap heatmap hexdigest host html id importable importer indexing inline insert interrupted
+    item json jsonld key keyword lab lapack library link linking listener load loader location logarithmic logged
+    logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook
+    object packable package packed packing palette panel parser paused persistent picture pill playback player plot
+    plugin png point polyline postgres prefixed preview printable process program property qualified question
+    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series server
+    session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version visible
+    walk wandb warning widget wire workbench writer xml zip
 """)
 
 # statistics, graphs, compilers, machine learning
 TEXTBOOK = _words("""
     accuracy adjacency aggregate algebra align alternative analyse analysis anomaly applicability argument array
-    boosted boosting bound bounded budget builder cache cached calibration callable caller candidate canonical
-    centrality chain class clock cluster collector common community companion comparison compensation compile
-    compiled compiler compute computed condition conflict conformal consistent constant constrained container
-    containment context contributing control converge convergence copier cost count counter covariance criterion
-    crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence dependency
-    dependent depth derived design dict diff difference digest digester discrepancy diverged divergence domain
-    domination donor duplicate effect eigenvalue element ensemble entropy entry equation equivalence equivalent error
-    estimator evaluate evaluation evolution execution expert exponent expression fact factor factored factory
-    feature figure finite fit fitted fitting flatten flattening flow folded formula formulas fraction frequency
-    frequent gaussian generate generated generation global gnn goal group hierarchy histogram history hyperparameter
-    idempotent identity image imagenet increasing indexed indicator infeasible infer inferred influence info initial
-    integer intercepted interception interceptor interleaved interval inverse isolated isolation kind kurtosis label
-    largest latency law leading leaf least length limit literal live liveness local locate locator log lookup loop
-    louvain magnitude manifest map marginal matcher matching matrix mean measurable measure measurement memory merge
-    merged meshgrid method metric min minimum mismatch mixed mixture modality modularity moved movement mutation
-    native nearest neighbor nested network noise nominal nondeterministic normal normalized number numbering
-    observation occurrence opaque operation order ordering origin original outlier outlying overlap overshoot pair
-    parallel pareto parse partial penalized permutation permuted planned planner polynomial position positional
-    power predict prediction predictor prefix private producer product propagation proportion proposal
+    boosted boosting bound bounded budget builder bytecode cache cached calibration callable caller candidate
+    canonical centrality chain class clock cluster collector common community companion comparison compensation
+    compile compiled compiler compute computed condition conflict conformal consistent constant constrained
+    container containment context contributing control converge convergence copier cost count counter covariance
+    criterion crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence
+    dependency dependent depth derived design dict diff difference digest digester discrepancy diverged divergence
+    domain domination donor duplicate effect eigenvalue element ensemble entropy entry equation equivalence
+    equivalent error estimator evaluate evaluation evolution execution expert exponent expression fact factor
+    factored factory feature figure finite fit fitted fitting flatten flattening flow folded formulas fraction
+    frequency frequent gaussian generate generated generation global gnn goal group hierarchy histogram history
+    hyperparameter idempotent identity image imagenet increasing indexed indicator infeasible infer inferred
+    influence info initial integer intercepted interception interceptor interleaved interval inverse isolated
+    isolation kind kurtosis label largest latency law leading leaf least length limit literal live liveness local
+    locate locator log loop louvain magnitude manifest map marginal matcher matching matrix mean measurable measure
+    measurement memory merge merged meshgrid method metric min minimum mismatch mixed mixture modality modularity
+    moved movement mutation native nearest neighbor nested network noise nominal nondeterministic normal normalized
+    number numbering observation occurrence opaque operation order ordering origin original outlier outlying overlap
+    overshoot pair parallel pareto parse partial penalized permutation permuted planned planner polynomial position
+    positional power predict prediction predictor prefix private producer product propagation proportion proposal
     protected provable prove proved pruned pseudo python quartile random range ranking ratio reach reachable
     rebinned recipe recompute recomputed record recorded recorder recording recursion reference refuted register
     registration registry regressor regularization relabel relation relative repetition replay representative
@@ -104,22 +104,22 @@ PLAIN = _words("""
     before best between body broken build building by bypass called can cancelled captured change changed check
     checked checker choice close closest closing commit comparable compare compatibility compatible compensate
     complete contain contained continue conversion copied copy covering create current dangerous deactivate default
-    describe described detailed detect differing direct disabled dispatched display distinct drawing dropped each
-    editable edited editing effective empty end escape evenly example exist existing expected explain explicit
-    extend external failed failure fast feeding field filter final find finding first fix fixed for force foreign
-    form frame from full fullest get guard handle has have hidden hint hooked idle if import in inactive individual
-    innermost inside installed instance into invalid is joining joint jump keep kg knowledge known large later
-    leaked leave legacy like likely line list loaded longest lower main major make match max may me measured miss
-    missed missing modified modulekg most move named new no non nonempty normalize not note nothing num of offer on
-    one only open option or other out outer outermost owned owner part pass pending per plain pluralize possible
-    preserve preserved problem published put quoted raised read reason rebuild rebuilder rebuilt recover recovery
-    reduced refuse rejection relocate remaining removable removal remove removed renumber reopened reordered repair
-    repeated replace replaceable replicated report reset resizer resizing rewrite safe same save second separate
-    separated set setting share shared short shortened show side single sized skipped sliced slow small spaced
-    stance start stop store suggest suggestion to too tracked trusted try uncalled uncaptured unchanged undecided
-    underlying undo unique unknown unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked
-    unused unwritable unzero up upcast update updated use used weak when whole with without word work working
-    wrapped writable write writing wrong
+    describe described detect differing direct disabled dispatched display distinct drawing dropped each edited
+    editing effective empty end escape evenly example exist existing expected explain explicit extend external
+    failed failure fast feeding field filter final find finding first fix fixed for force foreign form frame from
+    fullest get guard handle has have hidden hint hooked idle if import in inactive individual innermost inside
+    installed instance into is joining joint jump keep kg knowledge known large later leaked leave legacy like line
+    list loaded longest lower main major make match max may me measured miss missed missing modified modulekg most
+    move named new no non nonempty normalize not note nothing num of offer on one only open option or other out
+    outer outermost owned owner part pass pending per plain pluralize possible preserve preserved problem published
+    put quoted raised read reason rebuild rebuilder rebuilt recover recovery reduced refuse rejection relocate
+    remaining removable removal remove removed renumber reopened reordered repair repeated replace replaceable
+    replicated report reset resizer resizing rewrite safe same save second separate separated set setting share
+    shared short shortened show side similar single skipped sliced slow small spaced stance start stop store suggest
+    suggestion to too tracked trusted try uncalled uncaptured unchanged undecided underlying undo unique unknown
+    unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused unwritable unzero up
+    upcast update updated use used weak when whole with without word work working wrapped writable write writing
+    wrong
 """)
 
 # words that no file, class or public function has, and better ones

@@ -32,7 +32,7 @@ from axes.rules.checks import Orders, difference, fingerprint, permuted, random_
 from axes.rules.tables import COMPOSITES, EXAMPLES
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype
+from modulekg_widgets.engine.axes.proof.double_precision import ForceDtype
 from modulekg_widgets.engine.axes.proof.operator_proofs import PROVED_OPERATORS_FILE
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.operators.signature import base_name

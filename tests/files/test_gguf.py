@@ -14,8 +14,8 @@ import torch
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import ModelFileError
+from modulekg_widgets.engine.file_formats.format_tables import GGML_TYPES
 from modulekg_widgets.engine.files.formats import gguf as reader
-from modulekg_widgets.engine.files.formats.gguf import GGML_TYPES
 from modulekg_widgets.engine.files.readers import read_contents
 from modulekg_widgets.engine.files.records import FileContents
 from modulekg_widgets.engine.files.source import open_source

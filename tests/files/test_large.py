@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from modulekg_widgets.engine import safetensors_header
 from modulekg_widgets.engine.errors import ModelFileError
+from modulekg_widgets.engine.file_formats import safetensors_header
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401
 from modulekg_widgets.engine.files import graph_building
 from modulekg_widgets.engine.files.formats.pickle import pickle_contents

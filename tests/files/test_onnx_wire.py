@@ -14,8 +14,8 @@ import pytest
 
 from files.nets import check_edges
 from modulekg_widgets.engine.errors import ModelFileError
+from modulekg_widgets.engine.file_formats.format_tables import ONNX_DTYPES
 from modulekg_widgets.engine.files.formats.onnx.onnx_file import read_onnx
-from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import DTYPES
 from modulekg_widgets.engine.files.formats.onnx.onnx_wire import SMALL_MESSAGE_BYTES
 from modulekg_widgets.engine.files.readers import READERS, read_contents
 from modulekg_widgets.engine.files.records import FileContents
@@ -86,9 +86,9 @@ def raw_model(graph: bytes) -> bytes:
 
 def test_the_table_of_dtypes_is_complete() -> None:
     numbers = {number for name, number in TensorProto.DataType.items() if name != "UNDEFINED"}
-    assert DTYPES.keys() == numbers
+    assert ONNX_DTYPES.keys() == numbers
     for number in numbers - {TensorProto.STRING}:
-        word, bits = DTYPES[number]
+        word, bits = ONNX_DTYPES[number]
         dtype = helper.tensor_dtype_to_np_dtype(number)
         assert word.replace("_", "").replace("fn", "") == dtype.name.replace("_", "").replace("fn", "")
         assert bits == dtype.itemsize * 8 or word[-1].isdigit() or "float" in word

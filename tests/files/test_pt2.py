@@ -20,8 +20,9 @@ from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE, serialize
 
 from files.nets import NETS, Inner, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import ModelFileError
+from modulekg_widgets.engine.file_formats.format_tables import PT2_DTYPES, PT2_LAYOUTS, PT2_MEMORY_FORMATS
 from modulekg_widgets.engine.files.formats.pt2.pt2 import is_pt2, read_pt2
-from modulekg_widgets.engine.files.formats.pt2.pt2_graph import DTYPES, LAYOUTS, MEMORY_FORMATS, size_text
+from modulekg_widgets.engine.files.formats.pt2.pt2_graph import size_text
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
 from modulekg_widgets.engine.files.source import open_source
 from modulekg_widgets.engine.files.zip_archive import ZipArchive
@@ -88,15 +89,15 @@ def forged(exported: Exported, path: Path, member: str, forge: Callable[[Any], o
 
 
 def test_the_tables_are_those_of_torch() -> None:
-    assert {number: word for number, (word, _) in DTYPES.items()} == {
+    assert {number: word for number, (word, _) in PT2_DTYPES.items()} == {
         int(number): str(dtype).removeprefix("torch.") for number, dtype in _SERIALIZE_TO_TORCH_DTYPE.items()
     }
-    for word, size in DTYPES.values():
+    for word, size in PT2_DTYPES.values():
         assert getattr(torch, word).itemsize == size
-    assert set(DTYPES) == set(map(int, schema.ScalarType)) - {0}
-    assert set(LAYOUTS) == set(map(int, schema.Layout)) - {0}
-    assert set(MEMORY_FORMATS) == set(map(int, schema.MemoryFormat)) - {0}
-    assert all(hasattr(torch, word) for word in MEMORY_FORMATS.values())
+    assert set(PT2_DTYPES) == set(map(int, schema.ScalarType)) - {0}
+    assert set(PT2_LAYOUTS) == set(map(int, schema.Layout)) - {0}
+    assert set(PT2_MEMORY_FORMATS) == set(map(int, schema.MemoryFormat)) - {0}
+    assert all(hasattr(torch, word) for word in PT2_MEMORY_FORMATS.values())
 
 
 @pytest.mark.parametrize("name", NETS)

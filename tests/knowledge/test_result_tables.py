@@ -171,7 +171,9 @@ def test_a_table_is_written_in_few_statements(kg: mk.KnowledgeGraph) -> None:
         assert kg.add_results(table, dataset="own", target="acc@1", training=("tag",)).added == rows
         return len(statements)
 
-    sqlalchemy.event.listen(kg._store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sqlalchemy.event.listen(
+        kg.repository.store.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
     few = counted(10)
     assert counted(900) <= few + 10  # names are looked up 500 at a time
     assert len(kg.contents().jobs) == 900  # the ten runs before have the same names

@@ -112,7 +112,7 @@ def test_a_store_says_what_it_holds_to_sql(lasting: str) -> None:
     graph = mk.KnowledgeGraph(lasting)
     fill(graph)
     asked = text("SELECT type, count(*) FROM modulekg_nodes GROUP BY type ORDER BY type")
-    with graph._store.read() as connection:
+    with graph.repository.store.read() as connection:
         counts = dict(map(tuple, connection.execute(asked)))
     assert counts == {
         "DataSet": 1, "Job": 2, "Model": 2, "Module": graph.unique_count, "Operator": counts["Operator"], "User": 1,
@@ -234,7 +234,7 @@ def test_a_fork_while_a_thread_reads_does_not_hang(anywhere: str | None) -> None
     inside, done = threading.Event(), threading.Event()
 
     def read() -> None:
-        with graph._store.read():
+        with graph.repository.store.read():
             inside.set()
             done.wait(60)
 

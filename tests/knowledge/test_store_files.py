@@ -119,7 +119,7 @@ def test_a_newer_version_is_refused(copy: Path) -> None:
 
 def test_a_newer_version_on_a_server_is_refused(lasting: str) -> None:
     graph = mk.KnowledgeGraph(lasting)
-    with graph._store.write() as connection:
+    with graph.repository.store.write() as connection:
         connection.execute(text("UPDATE modulekg_meta SET value = '99' WHERE key = 'schema_version'"))
     with pytest.raises(mk.ModuleKGError, match="schema version 99"):
         mk.KnowledgeGraph(lasting)
@@ -133,7 +133,7 @@ def test_an_older_version_is_brought_up_once(lasting: str, monkeypatch: pytest.M
     monkeypatch.setitem(schema.MIGRATIONS, 1, lambda connection: steps.append(1))
     add_note = text("ALTER TABLE modulekg_nodes ADD COLUMN note TEXT")
     monkeypatch.setitem(schema.MIGRATIONS, 2, lambda connection: steps.append(2) or connection.execute(add_note))
-    with mk.KnowledgeGraph(lasting)._store.read() as connection:
+    with mk.KnowledgeGraph(lasting).repository.store.read() as connection:
         assert connection.execute(text("SELECT name, note FROM modulekg_nodes")).all() == [("ada", None)]
     mk.KnowledgeGraph(lasting)
     assert steps == [1, 2]
@@ -252,7 +252,7 @@ def test_a_path_is_that_of_the_folder_in_which_it_was_opened(tmp_path: Path, mon
 
 def test_a_store_that_another_raised_to_a_newer_version_takes_nothing_more(lasting: str) -> None:
     graph = mk.KnowledgeGraph(lasting)
-    with graph._store.write() as connection:
+    with graph.repository.store.write() as connection:
         connection.execute(text("UPDATE modulekg_meta SET value = '2' WHERE key = 'schema_version'"))
     with pytest.raises(mk.ModuleKGError, match="schema version 2"):
         graph.add_user("ada")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from modulekg_widgets.engine.axes.inference.inference import find_rule
-from modulekg_widgets.engine.axes.inference.layers import _FINDERS
+from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.axes.terms.call import rules
 from modulekg_widgets.engine.operators import traits
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
@@ -55,7 +55,7 @@ def test_what_is_in_a_row_has_a_rule() -> None:
 
 
 def test_every_kind_of_layer_has_what_finds_it() -> None:
-    assert set(operators_with("layer").values()) == set(_FINDERS)
+    assert set(operators_with("layer").values()) == set(Layers._FINDERS)
 
 
 def test_writing_in_place_has_the_traits_of_its_namesake() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 
 
 def net() -> nn.Module:

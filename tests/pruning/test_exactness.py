@@ -16,7 +16,7 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from axes.random_models import SIZE, Builder, builders
 from axes.zoo import family, float_models, zoo_case
-from modulekg_widgets.engine.axes.proof.dtype_mode import rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import rescaled
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner

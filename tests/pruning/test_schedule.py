@@ -16,7 +16,7 @@ import modulekg_widgets as mk
 from axes.checks import seeded
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
-from modulekg_widgets.engine.pruning.plan.schedule import PruningSchedule
+from modulekg_widgets.engine.pruning.schedule import PruningSchedule
 
 Tensor = torch.Tensor
 

@@ -14,7 +14,8 @@ import modulekg_widgets as mk
 from axes import transformers_models
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solve
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.sizes import size_formula, size_terms
+from modulekg_widgets.engine.pruning.plan.sizes import operator_costs
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from pruning.target_samples import Net, left, three_layers
 from sampling import sampled
 
@@ -231,8 +232,8 @@ def test_a_layer_in_two_places_has_its_attributes_once() -> None:
 
 def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = mk.plan(net, target={"flops": 0.5})
-    monkeypatch.setattr(size_terms, "MAX_DIMENSIONS", 0)  # no operator has a formula
-    assert not size_terms.size_terms(net.axes).is_exact
+    monkeypatch.setattr(operator_costs, "MAX_DIMENSIONS", 0)  # no operator has a formula
+    assert not SizeModel(net.axes, ["flops"]).is_exact
     assert mk.plan(net, target={"flops": 0.5}).axes == expected.axes
     for unit in ("macs", "matmul_flops"):
         assert abs(off(mk.plan(net, target={unit: 0.5}), {unit: 0.5})[unit]) < NEAR
@@ -241,12 +242,10 @@ def test_what_costs_no_polynomial_is_counted(net: mk.DataflowGraph, monkeypatch:
 def test_where_the_formula_is_wrong_the_counted_sizes_are_met(
     resnet18: mk.DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truth = size_formula.SizeFormula.sizes
+    truth = SizeModel.sizes
 
     whole = float(resnet18.flops())
-    monkeypatch.setattr(
-        size_formula.SizeFormula, "sizes", lambda self, counts: whole * (truth(self, counts) / whole) ** 1.3
-    )
+    monkeypatch.setattr(SizeModel, "sizes", lambda self, counts: whole * (truth(self, counts) / whole) ** 1.3)
     plan = mk.plan(resnet18, target={"flops": 0.5})
     assert abs(off(plan, {"flops": 0.5})["flops"]) < NEAR
 

@@ -11,8 +11,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from browser.model_files import write_safetensors
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.engine.views.pictures.raster import file_png
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.png import file_png
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 
 
 def graph_of(path: Path) -> mk.ModelGraph:
@@ -54,19 +55,20 @@ def test_a_file_without_a_graph_is_drawn_without_an_order(tmp_path: Path) -> Non
     path = tmp_path / "net.safetensors"
     write_safetensors(path, {"a.conv.weight": (4, 3, 3, 3), "b.weight": (4, 3), "c.bias": (3,)})
     graph = graph_of(path)
-    picture = svg(graph.payload, [1])
-    texts, arrows = drawn(picture)
+    picture = draw_hierarchy(graph.payload, [1])
+    texts, arrows = drawn(svg_text(picture))
     assert arrows == 0
     assert not {"input", "output"} & set(texts)
     assert any("conv" in text for text in texts)
     assert any(text.startswith("c ") for text in texts)
     assert file_png(picture).startswith(b"\x89PNG")
-    live = drawn(svg(mk.ModelGraph(nn.Sequential(nn.Linear(2, 2))).payload, []))
+    live = drawn(svg_text(draw_hierarchy(mk.ModelGraph(nn.Sequential(nn.Linear(2, 2))).payload, [])))
     assert {"input", "output"} <= set(live[0])
     assert live[1] == 2
 
 
 def test_a_file_of_one_module_is_a_picture(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "one.safetensors", {"weight": (2, 2)})
-    root = ElementTree.fromstring(svg(graph_of(tmp_path / "one.safetensors").payload, []))
+    picture = draw_hierarchy(graph_of(tmp_path / "one.safetensors").payload, [])
+    root = ElementTree.fromstring(svg_text(picture))
     assert float(root.get("height", 0)) > 0

@@ -25,8 +25,9 @@ from modulekg_widgets.engine.views.pictures.flow_column import (
     tracks_of,
 )
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.engine.views.pictures.raster import file_png
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.png import file_png
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 
 IMAGE = torch.zeros(1, 3, 64, 64)
 MODELS = [
@@ -85,6 +86,10 @@ def named_edges(graph: mk.ModelGraph, opened: list[int]) -> set[tuple[str, str]]
         return f"{names[part.node]} {part.title}".strip() if is_module else part.title.split(" · ")[0]
 
     return {(title(source), title(target)) for source, target in flow.edges}
+
+
+def svg(payload: dict[str, Any], opened: list[int]) -> str:
+    return svg_text(draw_hierarchy(payload, opened))
 
 
 def texts(picture: str) -> list[str]:
@@ -293,7 +298,7 @@ def test_too_many_edges_are_counted_and_not_drawn() -> None:
     assert len(column.tips) <= MAX_EDGES
     assert f"{column.omitted:,} more data edges are not drawn" in texts(picture)
     assert len(picture) < 200_000
-    assert len(dense._static_picture()) <= 90_000
+    assert len(svg_text(dense._static_picture())) <= 90_000
 
 
 def test_lanes_have_a_limit() -> None:
@@ -341,7 +346,7 @@ def test_hostile_text_stays_text(line: str) -> None:
     assert shown
     assert "".join(c if c.isprintable() else "\ufffd" for c in line)[:20] in shown[0]
     check(flow_column(one.payload, all_nodes(one)))
-    assert file_png(picture).startswith(b"\x89PNG")
+    assert file_png(draw_hierarchy(one.payload, all_nodes(one))).startswith(b"\x89PNG")
 
 
 class Functional(nn.Module):

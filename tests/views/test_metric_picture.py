@@ -53,7 +53,7 @@ def test_the_picture_shows_what_the_panel_shows(run: Run, panel: MetricPanel) ->
     assert texts(root) == ["OutputSndNorm", "ResNet", "40", "-5", "step 0", "4", "layer1.0", "layer2"]
     first, second = lines(root)
     assert first.count("L") == second.count("L") == 4
-    assert first.endswith("L546.0 34.0")  # the greatest of the last step: top right
+    assert first.endswith("L546 34")  # the greatest of the last step: top right
     panel.selected = "layer2"
     assert texts(picture(panel))[2:] == ["2", "-5", "step 0", "4", "layer2"]
     panel.modules, panel.window = ["layer1.0"], 2

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.session import PruningSession
 from modulekg_widgets.engine.pruning.user_data import UserData
 from modulekg_widgets.engine.views.mask_payload import mask_payload, offers_payload, trial_payload

@@ -18,9 +18,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
-from modulekg_widgets.engine.views.pictures.boxes import MAX_CHARACTERS, MAX_WIDTH
-from modulekg_widgets.engine.views.pictures.raster import CAPTION
-from modulekg_widgets.engine.views.pictures.raster import MAX_PNG_BYTES as LARGEST_PNG
+from modulekg_widgets.engine.views.pictures.boxes import MAX_SVG_CHARACTERS, MAX_WIDTH
+from modulekg_widgets.engine.views.pictures.png import CAPTION
+from modulekg_widgets.engine.views.pictures.png import MAX_PNG_BYTES as LARGEST_PNG
 from modulekg_widgets.widgets.shared import base as _base
 from modulekg_widgets.widgets.shared import output_pictures
 
@@ -126,7 +126,7 @@ def test_a_wide_row_goes_on_below_and_a_large_one_is_cut(formatter: DisplayForma
     assert [y > 0 for _, y in places(svg)] == [False, False, True, True, True]
     assert float(ElementTree.fromstring(svg).attrib["width"]) <= MAX_WIDTH
     bundle = displayed(formatter, W.HBox([graph() for _ in range(90)]))
-    assert len(bundle["image/svg+xml"]) < 1.1 * MAX_CHARACTERS
+    assert len(bundle["image/svg+xml"]) < 1.1 * MAX_SVG_CHARACTERS
     assert len(base64.b64decode(bundle["image/png"])) <= LARGEST_PNG
     assert texts(bundle["image/svg+xml"])[-2] == f"and {90 - len(places(bundle['image/svg+xml']))} more"
 

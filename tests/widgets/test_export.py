@@ -12,7 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.dot import quoted_label
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from widgets.golden_models import MODELS
 
 PAYLOADS = [
@@ -33,13 +34,13 @@ def named(name: str) -> nn.Module:
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_picture_is_well_formed(name: str) -> None:
-    root = ElementTree.fromstring(mk.ModelGraph(MODELS[name]())._static_picture())
+    root = ElementTree.fromstring(svg_text(mk.ModelGraph(MODELS[name]())._static_picture()))
     kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert kinds <= {"svg", "title", "rect", "path", "text"}
 
 
 def test_the_picture_shows_the_fold_and_its_place() -> None:
-    root = ElementTree.fromstring(mk.ModelGraph(MODELS["folded"]())._static_picture())
+    root = ElementTree.fromstring(svg_text(mk.ModelGraph(MODELS["folded"]())._static_picture()))
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "0  Block  ×5" in texts
     assert "0  Block  ≈×3" in texts
@@ -49,7 +50,7 @@ def test_the_picture_shows_the_fold_and_its_place() -> None:
 @pytest.mark.parametrize("line", PAYLOADS)
 def test_hostile_text_stays_text_in_the_picture(line: str) -> None:
     graph = mk.ModelGraph(named(line))
-    root = ElementTree.fromstring(svg(graph.payload, []))
+    root = ElementTree.fromstring(svg_text(draw_hierarchy(graph.payload, [])))
     assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {"svg", "title", "rect", "path", "text"}
     attributes = {name for element in root.iter() for name in element.attrib}
     assert not {name for name in attributes if name.startswith("on") or "href" in name}

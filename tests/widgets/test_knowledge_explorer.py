@@ -25,6 +25,7 @@ from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 from modulekg_widgets.engine.views.knowledge_payload import RUNNING, Findings, analyse_contents, knowledge_payload
 from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.widgets import knowledge_explorer
 from modulekg_widgets.widgets.knowledge_explorer import VIEWS
 from modulekg_widgets.widgets.shared.base import WidgetValueError
@@ -156,7 +157,7 @@ def test_the_findings_are_those_of_the_engine(contents: Contents, payload: dict[
 def test_a_graph_of_nothing_is_shown() -> None:
     widget = mk.KnowledgeExplorer(Graph(Contents()))
     assert repr(widget) == "<KnowledgeExplorer of 0 models: 0 structures, selected=None>"
-    assert widget._static_picture().startswith("<svg")
+    assert svg_text(widget._static_picture()).startswith("<svg")
     widget.close()
 
 

@@ -13,9 +13,10 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.session import PruningSession
-from modulekg_widgets.engine.views.pictures.masks import svg
+from modulekg_widgets.engine.views.pictures.masks import draw_masks
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from widgets.golden_masks import Layered
 from widgets.mask_page import Page
 
@@ -259,6 +260,6 @@ def test_a_model_without_blocks_has_none() -> None:
 
 def test_the_static_picture_names_the_blocks_that_go(editor: mk.MaskEditor) -> None:
     editor.plan = mk.plan(editor.graph, blocks=["layers.1"])
-    picture = svg(editor._draft, "Net")
+    picture = svg_text(draw_masks(editor._draft, "Net"))
     assert ">layers.1<" in picture
     assert ">goes as a whole<" in picture

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.errors import (
     UnknownNameError,
     UnknownPathError,
 )
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.widgets.shared.base import WidgetValueError
 from widgets.mask_page import Page
 
@@ -398,7 +399,7 @@ def test_closing_lets_everything_go(model: nn.Module) -> None:
 
 def test_the_static_picture_says_what_stays(editor: mk.MaskEditor) -> None:
     editor.plan = mk.plan(editor.graph, per_axis={HIDDEN: [0, 1, 2]})
-    picture = editor._static_picture()
+    picture = svg_text(editor._static_picture())
     assert picture.startswith("<svg")
     assert "9 of 12" in picture
     assert "20 of 20" not in picture

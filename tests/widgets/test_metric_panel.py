@@ -18,6 +18,7 @@ from torch import nn
 import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from widgets.metric_samples import (
     FakeComm,
@@ -309,7 +310,7 @@ def test_a_panel_of_histograms_alone_opens_on_them() -> None:
     put(run, 0, {("layer1", "H"): math.nan, ("layer2", "H"): histogram([1, 2])})  # one had no value at the step
     panel = MetricPanel(run)
     assert panel.view == "histogram"
-    assert "no values yet" not in panel._static_picture()
+    assert "no values yet" not in svg_text(panel._static_picture())
     assert MetricPanel(run, view="lines").view == "lines"
     put(run, 1, {("layer1", "Norm"): 1.0})
     assert MetricPanel(run).view == "lines"
@@ -353,4 +354,4 @@ def test_the_phase_is_the_one_that_has_values(rows: list[Any], phase: str) -> No
     assert MetricPanel(run, phase="train").phase == "train"
     for metric in {metric for values, _ in rows for _, metric in values}:
         panel.metric = metric
-        assert ">a<" in panel._static_picture()  # drawn, in whichever phase it has values
+        assert ">a<" in svg_text(panel._static_picture())  # drawn, in whichever phase it has values

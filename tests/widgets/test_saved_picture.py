@@ -21,15 +21,18 @@ from torchvision.models import resnet18, resnet152
 
 import modulekg_widgets as mk
 from browser.hostile import PAYLOADS
-from modulekg_widgets.engine.views.pictures import raster
-from modulekg_widgets.engine.views.pictures.raster import (
+from modulekg_widgets.engine.views.pictures import png as png_module
+from modulekg_widgets.engine.views.pictures.png import (
     CAPTION,
     FOOTER_HEIGHT,
     MAX_HEIGHT,
     MAX_PNG_BYTES,
+    PNG_SCALES,
     png,
     polylines,
 )
+from modulekg_widgets.engine.views.pictures.shapes import Path, Picture, Rect, Text
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 from widgets.golden_models import MODELS
 from widgets.metric_samples import live_run, put
 
@@ -139,44 +142,45 @@ def test_large_pictures_stay_small() -> None:
         model = resnet152()
     graph = mk.ModelGraph(model, expanded=[f"layer{i}" for i in (1, 2, 3, 4)])
     assert len(png(graph._static_picture())) <= MAX_PNG_BYTES
-    rows = "".join(
-        f'<rect x="{7 * i % 400}" y="{i * 3}" width="9" height="3" fill="#{i * 7919 % 0xFFFFFF:06x}"/>'
-        f'<text x="9" y="{i * 7 + 9}" fill="#000000">{i * 104729}</text>'
-        for i in range(3000)
-    )
-    content = png(f'<svg xmlns="http://www.w3.org/2000/svg" width="460" height="21000">{rows}</svg>')
+    bars = [Rect(7 * i % 400, i * 3, 9, 3, f"#{i * 7919 % 0xFFFFFF:06x}") for i in range(3000)]
+    words = [Text(9, i * 7 + 9, f"{i * 104729}", "#000000") for i in range(3000)]
+    content = png(Picture("many", 460, 21000, [*bars, *words]))
     assert len(content) <= MAX_PNG_BYTES
     assert image_of(content).shape[0] <= (MAX_HEIGHT + FOOTER_HEIGHT) * 1.5
 
 
 def test_chart_lines_are_where_the_values_are() -> None:
-    svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="100" height="60">'
-        '<path d="M10 50L50 10l40 40" fill="none" stroke="#ff0000" stroke-width="2"/>'
-        '<path d="M10 10h0" stroke="#0000ff" stroke-width="4"/><path d="M20 58h20" stroke="#00ff00"/></svg>'
-    )
-    image = image_of(png(svg))
+    shapes = [
+        Path([("M", (10, 50)), ("L", (50, 10)), ("l", (40, 40))], stroke="#ff0000", width=2),
+        Path([("M", (10, 10)), ("h", (0,))], fill=None, stroke="#0000ff", width=4),
+        Path([("M", (20, 58)), ("h", (20,))], fill=None, stroke="#00ff00"),
+    ]
+    image = image_of(png(Picture("lines", 100, 60, shapes)))
     for x, y, color in ((30, 30, 0), (70, 30, 0), (10, 10, 2), (30, 58, 1)):
         assert image[int(y * 1.5), int(x * 1.5)].argmax() == color
     assert image[45, 75].tolist() == [255, 255, 255]  # below the line: it is not filled
 
 
 def test_paths() -> None:
-    assert list(polylines("M1 2V5H3l-1 2zM0 0h0")) == [
+    around = [("M", (1, 2)), ("V", (5,)), ("H", (3,)), ("l", (-1, 2)), ("z", ()), ("M", (0, 0)), ("h", (0,))]
+    assert list(polylines(Path(around))) == [
         [(1, 2), (1, 5), (3, 5), (2, 7), (1, 2)],
         [(0, 0), (0, 0)],
     ]
-    assert list(polylines("M1e3 -2.5L1 1")) == [[(1000, -2.5), (1, 1)]]
+    assert 'd="M1 2V5H3l-1 2zM0 0h0"' in svg_text(Picture("around", 9, 9, [Path(around)]))
+    line = Path([("M", (1e3, -2.5)), ("L", (1, 1))])
+    assert list(polylines(line)) == [[(1000, -2.5), (1, 1)]]
+    assert 'd="M1000 -2.5L1 1"' in svg_text(Picture("line", 9, 9, [line]))
     with pytest.raises(ValueError, match="path command 'C'"):
-        list(polylines("M0 0C1 1"))
+        list(polylines(Path([("M", (0, 0)), ("C", (1, 1))])))
 
 
 def test_without_its_font_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    raster._font.cache_clear()
-    monkeypatch.setattr(raster, "find_spec", lambda name: None)
-    svg = mk.ModelGraph(small())._static_picture()
-    assert np.ptp(image_of(png(svg))) > 150
-    raster._font.cache_clear()
+    png_module._font.cache_clear()
+    monkeypatch.setattr(png_module, "find_spec", lambda name: None)
+    picture = mk.ModelGraph(small())._static_picture()
+    assert np.ptp(image_of(png(picture))) > 150
+    png_module._font.cache_clear()
 
 
 @pytest.mark.slow
@@ -200,6 +204,7 @@ def test_a_widget_without_a_picture_has_none() -> None:
 
 
 def test_the_picture_of_resnet18_is_whole() -> None:
-    svg = mk.ModelGraph(resnet18(), (torch.zeros(1, 3, 64, 64),))._static_picture()
-    height = float(ElementTree.fromstring(svg).attrib["height"])
-    assert image_of(png(svg)).shape[0] == round((height + FOOTER_HEIGHT) * raster.PNG_SCALES[0])
+    picture = mk.ModelGraph(resnet18(), (torch.zeros(1, 3, 64, 64),))._static_picture()
+    height = float(ElementTree.fromstring(svg_text(picture)).attrib["height"])
+    assert height == picture.height
+    assert image_of(png(picture)).shape[0] == round((height + FOOTER_HEIGHT) * PNG_SCALES[0])

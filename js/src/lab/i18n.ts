@@ -1,4 +1,4 @@
-// Every text of the plugin goes through JupyterLab's translation.
+// The translation bundle of the plugin, through which all of its texts go.
 
 import { type ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 

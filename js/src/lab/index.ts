@@ -8,7 +8,7 @@ import { MODULE, VERSION } from "../generated/version";
 import { bundleOf } from "./i18n";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
-import { DEFAULT_LIMITS, setPreferences } from "../core/shared/base/preferences";
+import { DEFAULT_LIMITS, applySettings } from "../core/shared/base/settings";
 
 // The settings: colors, limits and motion of all our views on the page.
 
@@ -18,7 +18,7 @@ const ID = `${MODULE}:settings`; // js/schema/settings.json
 const THEMES = ["light", "dark", "high-contrast"].map(theme => [theme, `mkg-theme-${theme}`] as const);
 const CALM = "mkg-reduced-motion";
 
-export const settingsPlugin: JupyterFrontEndPlugin<void> = {
+const settingsPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: "Settings of the modulekg-widgets views.",
   autoStart: true,
@@ -41,9 +41,9 @@ function apply(settings: ISettingRegistry.ISettings): void {
   const { classList } = document.body;
   THEMES.forEach(([name, className]) => classList.toggle(className, theme === name));
   classList.toggle(CALM, motion === "reduced");
-  setPreferences({
-    calm: motion === "reduced",
-    limits: { soft: whole(softLimit, DEFAULT_LIMITS.soft), hard: whole(hardLimit, DEFAULT_LIMITS.hard) }
+  applySettings({
+    reducedMotion: motion === "reduced",
+    limits: { notice: whole(softLimit, DEFAULT_LIMITS.notice), refusal: whole(hardLimit, DEFAULT_LIMITS.refusal) }
   });
 }
 

@@ -1,4 +1,4 @@
-// Commands, tabs and the side panel, for which only JupyterLab has room. Loaded when the page turns out to be JupyterLab.
+// The start of commands, tabs and the side panel, for which only JupyterLab has room.
 
 import { type ILabShell, ILayoutRestorer, type JupyterFrontEnd } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
@@ -9,11 +9,10 @@ import { IStateDB } from "@jupyterlab/statedb";
 import { ITranslator } from "@jupyterlab/translation";
 import "../../style/graph.css";
 import "../../style/panels.css";
-import { addCommands, addToLauncher, addToPalette } from "./commands";
-import { Inputs, openFile } from "./dialogs";
+import { addCommands, addToLauncher, addToPalette, Inputs, openFile } from "./commands";
 import { Hosts } from "./kernel/hosts";
 import { AllKernelObjects } from "./kernel/kernel_objects";
-import { ObjectPanel, PANEL_ID } from "./panel";
+import { ObjectPanel, PANEL_ID } from "./object_panel";
 import { offerTabs, Tabs } from "./tabs";
 import { bundleOf } from "./i18n";
 

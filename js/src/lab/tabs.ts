@@ -5,11 +5,24 @@ import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { refreshIcon, ToolbarButton } from "@jupyterlab/ui-components";
 import { type ReadonlyPartialJSONObject, UUID } from "@lumino/coreutils";
 import { graphIcon } from "./icons";
-import { isPlainName, isTabId, isTabKind, type TabKind } from "./kernel/kernel_protocol";
-import { ObjectView, type ViewTools, type ViewRequest } from "./object_view";
+import {
+  isPlainName,
+  isTabId,
+  isTabKind,
+  type TabKind,
+  restoreLine,
+  lineFor,
+  NO_OUTPUT,
+  sendToKernel
+} from "./kernel/kernel_objects";
 import { MODULE } from "../generated/version";
-import { Panel, type Widget } from "@lumino/widgets";
+import { Panel, Widget } from "@lumino/widgets";
 import { setTabHost, type TabRequest } from "../core/shared/ui/window_buttons";
+import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
+import type { Kernel, KernelMessage } from "@jupyterlab/services";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import { button, el, nameSpan } from "../core/shared/ui/dom";
+import type { Host, Hosts } from "./kernel/hosts";
 
 export type ObjectTab = MainAreaWidget<ObjectView>;
 
@@ -148,4 +161,192 @@ async function open(shell: ILabShell, { title, createView }: TabRequest): Promis
   content.addWidget(view.luminoWidget);
   shell.add(tab, "main");
   shell.activateById(tab.id);
+}
+
+// The inside of a tab, which runs one line in the kernel of a notebook, and shows what comes of it or why nothing does.
+
+/** What a tab shows; kept over a reload of the page. */
+interface ViewRequest {
+  readonly kind: TabKind;
+  readonly name: string;
+  readonly path: string; // of the notebook or console
+  readonly tab: string;
+  readonly inputs?: string; // Python that somebody typed
+}
+
+interface ViewTools {
+  readonly hosts: Hosts;
+  readonly trans: TranslationBundle;
+  openNotebook(path: string): void;
+}
+
+type State = "waiting" | "shown" | "problem" | "asking";
+
+class ObjectView extends Panel {
+  private host: Host | null = null;
+  private kernel: Kernel.IKernelConnection | null = null;
+  private area: SimplifiedOutputArea | null = null;
+  private note: Widget | null = null;
+  private runs = 0;
+
+  /** `isRestored`: the kernel may still have what an earlier page has shown. */
+  constructor(
+    private wanted: ViewRequest,
+    private readonly tools: ViewTools,
+    private isRestored: boolean
+  ) {
+    super();
+    this.addClass("mkg-object-view");
+    this.node.dataset.mkgTab = wanted.tab;
+    this.node.dataset.mkgKind = wanted.kind;
+    tools.hosts.changed.connect(this.onHosts, this);
+    void this.run();
+  }
+
+  get path(): string {
+    return this.host && !this.host.widget.isDisposed ? this.host.sessionContext.path : this.wanted.path;
+  }
+
+  /** Runs the line; what an earlier run has shown goes. */
+  async run(): Promise<void> {
+    const { trans } = this.tools;
+    const run = ++this.runs;
+    this.clear();
+    const { path } = this;
+    this.host = this.tools.hosts.find(path);
+    if (!this.host) {
+      this.tell("problem", trans.__("Open “%1” to see “%2” here.", path, this.wanted.name), true);
+      return;
+    }
+    this.tell("waiting", trans.__("Waiting for the kernel of “%1”…", path));
+    const { sessionContext } = this.host;
+    await sessionContext.ready;
+    if (run !== this.runs || this.isDisposed) {
+      return;
+    }
+    this.kernel = sessionContext.session?.kernel ?? null;
+    if (!this.kernel) {
+      this.tell("problem", trans.__("“%1” has no kernel: start one, then try again.", path));
+      return;
+    }
+    await this.execute(this.kernel, this.host, run);
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    this.runs += 1;
+    this.tools.hosts.changed.disconnect(this.onHosts, this);
+    sendToKernel(this.kernel, { method: "close", tab: this.wanted.tab });
+    super.dispose();
+  }
+
+  private async execute(kernel: Kernel.IKernelConnection, host: Host, run: number): Promise<void> {
+    const { kind, name, tab, inputs } = this.wanted;
+    const { isRestored } = this;
+    const area = new SimplifiedOutputArea({
+      model: new OutputAreaModel({ trusted: true }), // as a cell's own output: somebody asked for this
+      rendermime: host.rendermime
+    });
+    this.area = area;
+    area.outputLengthChanged.connect(() => run === this.runs && this.reveal(area));
+    const future = kernel.requestExecute({
+      code: isRestored ? restoreLine(name, tab) : lineFor(kind, name, tab, inputs),
+      store_history: false,
+      allow_stdin: false,
+      stop_on_error: false
+    });
+    area.future = future;
+    try {
+      const reply = await future.done;
+      if (run === this.runs && !this.isDisposed) {
+        this.isRestored = false;
+        this.finish(reply.content, isRestored);
+      }
+    } catch {
+      if (run === this.runs && !this.isDisposed) {
+        this.tell("problem", this.tools.trans.__("The kernel went before it could answer."));
+      }
+    }
+  }
+
+  private reveal(area: SimplifiedOutputArea): void {
+    // an error becomes a sentence when the reply comes
+    if (area.isAttached || area.model.length === 0 || area.model.get(0).type === "error") {
+      return;
+    }
+    this.note?.dispose();
+    this.note = null;
+    this.node.dataset.mkgState = "shown";
+    this.addWidget(area);
+  }
+
+  private finish(reply: KernelMessage.IExecuteReplyMsg["content"], isRestored: boolean): void {
+    if (reply.status === "ok") {
+      return;
+    }
+    const { trans } = this.tools;
+    const { name, inputs } = this.wanted;
+    const { ename, evalue } = reply.status === "error" ? reply : { ename: "", evalue: "" };
+    if (isRestored && ename === NO_OUTPUT && inputs === undefined) {
+      void this.run();
+    } else if (isRestored && ename === NO_OUTPUT) {
+      this.ask(inputs ?? ""); // code that somebody typed in an earlier page is not run before it was looked at
+    } else if (ename === "NameError" && evalue.includes(`'${name}'`)) {
+      this.tell("problem", trans.__("The kernel of “%1” has no “%2” now.", this.path, name));
+    } else {
+      this.tell("problem", trans.__("This could not be shown: %1", `${ename} ${evalue}`.trim()));
+    }
+  }
+
+  private ask(inputs: string): void {
+    const { trans } = this.tools;
+    const text = trans.__("The inputs of “%1” were typed before the page was loaded. Run them?", this.wanted.name);
+    this.tell("asking", text, false, inputs);
+  }
+
+  /** A sentence instead of the object, with what can be done about it. */
+  private tell(state: State, text: string, canOpen = false, code = ""): void {
+    const { trans } = this.tools;
+    this.clear();
+    const box = el("div", "mkg-lab-note");
+    box.setAttribute("role", state === "waiting" ? "status" : "alert");
+    box.append(nameSpan("mkg-lab-note-text", text));
+    if (code) {
+      box.append(nameSpan("mkg-lab-note-code", code));
+    }
+    if (state !== "waiting") {
+      const again = button("mkg-button", state === "asking" ? trans.__("Run") : trans.__("Try again"));
+      again.onclick = () => void this.run();
+      box.append(again);
+    }
+    if (canOpen) {
+      const open = button("mkg-button", trans.__("Open it"));
+      open.onclick = () => this.tools.openNotebook(this.wanted.path);
+      box.append(open);
+    }
+    this.note = new Widget({ node: box });
+    this.note.addClass("mkg-widget");
+    this.node.dataset.mkgState = state;
+    this.addWidget(this.note);
+  }
+
+  private clear(): void {
+    this.area?.dispose();
+    this.note?.dispose();
+    this.area = this.note = null;
+  }
+
+  /** The notebook came, or went. */
+  private onHosts(): void {
+    const isLacking = this.node.dataset.mkgState === "problem" && !this.host;
+    this.wanted = { ...this.wanted, path: this.path };
+    if (this.host?.widget.isDisposed) {
+      this.host = this.kernel = null;
+      void this.run();
+    } else if (isLacking && this.tools.hosts.find(this.wanted.path)) {
+      void this.run();
+    }
+  }
 }

@@ -7,8 +7,7 @@ vi.mock("@jupyter-widgets/base", () => import("./base"));
 import * as all from "../widgets/all";
 import { DOMWidgetModel, DOMWidgetView } from "./base";
 import * as controls from "./controls";
-import { type LiveEntry, LivePage } from "./live";
-import type { Batch } from "./outbox";
+import { type Batch, type LiveEntry, LivePage } from "./live";
 
 class NoteModel extends DOMWidgetModel {
   static override serializers = {

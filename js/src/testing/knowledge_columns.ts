@@ -6,7 +6,7 @@ import {
   modelColumns,
   moduleColumns,
   typeColumns
-} from "../core/knowledge/tables/columns";
+} from "../core/knowledge/tables/table_view";
 import type { Knowledge } from "../core/knowledge/data/knowledge";
 import type { Column } from "../core/knowledge/tables/table";
 

@@ -1,7 +1,7 @@
 // Requests for layouts, drawn by lot and of known shapes, and what a layout must never do.
 
 import { addToGroups } from "../core/graph/scene/scene_edges";
-import type { SceneEdge } from "../core/graph/scene/scene_types";
+import type { SceneEdge } from "../core/graph/scene/scene";
 import type { LayoutGroup, LayoutRequest, LayoutResult, Line, Size } from "../core/layout/types";
 import { FRAME } from "../core/layout/layouter";
 import type { Box, Point } from "../core/shared/stage/viewport";

@@ -12,7 +12,7 @@ import { createMaskEditor } from "../core/masks/editor";
 import { EditorStore } from "../core/masks/session/editor_context";
 import { MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel } from "../core/metrics/panel";
+import { createMetricPanel } from "../core/metrics/metric_panel";
 import { PanelStore } from "../core/metrics/base/state";
 import { GraphStore, type ViewName } from "../core/shared/model/graph_store";
 import { golden as goldenForward, storeWith } from "./forward";

@@ -4,7 +4,7 @@ import "./media";
 import { afterEach, beforeEach, expect } from "vitest";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
+import { createMetricPanel, type MetricPanel } from "../core/metrics/metric_panel";
 import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import { message, numbers, panelPayload, type Parts, series, until } from "./metrics";
 

@@ -1,4 +1,4 @@
-// All widgets of the package at once, for the hosts that load one file: a saved page and the notebooks with AMD modules.
+// The widgets of the package, for hosts that load one file: a saved page and notebooks with AMD modules.
 
 export * from "./forward_player";
 export * from "./knowledge_explorer";

@@ -1,12 +1,11 @@
-// ForwardPlayer: the player's state bound to the traits; pictures and answers are shared by all views of a model.
+// The widget ForwardPlayer: its state bound to the traits; pictures and answers are shared by all views of a model.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { MapsFeed } from "../core/forward/maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "../core/forward/player";
 import { RevealedShapes } from "../core/forward/quiz";
 import { type ForwardState, ForwardStore } from "../core/forward/state";
-import { modelDefaults } from "./_base";
-import { type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./bound_view";
+import { channelOf, modelDefaults, type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./base";
 
 export class ForwardPlayerModel extends DOMWidgetModel {
   // set in initialize(), which the base class calls before field initializers would run
@@ -34,15 +33,9 @@ export class ForwardPlayerModel extends DOMWidgetModel {
 
   override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
     super.initialize(...options);
-    const isLive = () => this.comm_live;
     this.shownBy = [];
     this.found = new RevealedShapes();
-    this.feed = new MapsFeed({
-      get isLive() {
-        return isLive();
-      },
-      send: content => this.send(content, {})
-    });
+    this.feed = new MapsFeed(channelOf(this));
     this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
     this.on("comm_live_update", () => {
       if (this.comm_live) this.feed.revive();
@@ -77,7 +70,6 @@ export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
     // a saved widget does nothing on its own
     if (!this.connection?.connected) this.quietly(() => this.store?.set("playing", false));
     this.shared.shownBy.push(this);
-    this.listenTo(this.model, "change:payload", () => this.rebuild());
   }
 
   override remove(): void {
@@ -124,7 +116,7 @@ export class ForwardPlayerView extends BoundView<ForwardState, ForwardPlayer> {
   }
 
   /** Another run. */
-  private rebuild(): void {
+  protected override rebuild(): void {
     const { store } = this;
     if (!this.shown || !store || this.shownPayload === this.model.get("payload")) return;
     this.shown.dispose();

@@ -1,4 +1,4 @@
-// All widgets of the package, loaded together with the first one that a page shows.
+// The loader of the widgets, all of them with the first one that a page shows.
 
 import type { ExportMap } from "@jupyter-widgets/base";
 

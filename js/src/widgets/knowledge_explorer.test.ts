@@ -1,6 +1,6 @@
 import "../testing/media";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { StructureLink } from "../core/knowledge/structure_link";
+import { StructureLink } from "./linked_models";
 import { rawKnowledge } from "../testing/knowledge";
 import { golden, resnet } from "../testing/payloads";
 

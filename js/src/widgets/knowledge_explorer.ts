@@ -1,12 +1,11 @@
-// KnowledgeExplorer: what is chosen in the explorer bound to the traits of the Python widget.
+// The widget KnowledgeExplorer: what is chosen bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createKnowledgeExplorer, type ViewSnapshot, type KnowledgeExplorer } from "../core/knowledge/explorer";
 import type { StateStore } from "../core/shared/base/state_store";
 import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
-import { type LinkedModel, StructureLink } from "../core/knowledge/structure_link";
-import { modelDefaults, otherModels } from "./_base";
-import { type Binding, BoundView, isText, isTextOrNull, oneOf } from "./bound_view";
+import { type LinkedModel, StructureLink } from "./linked_models";
+import { modelDefaults, otherModels, type Binding, BoundView, isText, isTextOrNull, oneOf } from "./base";
 
 export class KnowledgeExplorerModel extends DOMWidgetModel {
   static override serializers = { ...DOMWidgetModel.serializers, graphs: otherModels };
@@ -55,11 +54,6 @@ export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExp
   protected readonly bindings = BINDINGS;
   private kept?: ViewSnapshot;
 
-  override render(): void {
-    super.render();
-    this.listenTo(this.model, "change:payload", () => this.rebuild());
-  }
-
   protected createStore(initial: Partial<ExplorerState>): ExplorerStore {
     return new ExplorerStore(initial);
   }
@@ -69,7 +63,7 @@ export class KnowledgeExplorerView extends BoundView<ExplorerState, KnowledgeExp
   }
 
   /** More is known of the same models, or the graph has changed: then positions are others, so groups close. */
-  private rebuild(): void {
+  protected override rebuild(): void {
     const { store } = this;
     if (!this.shown || !store) return;
     this.kept = this.shown.keep(this.model.get("payload"));

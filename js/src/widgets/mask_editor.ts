@@ -1,14 +1,25 @@
-// MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
+// The widget MaskEditor: the draft lives in the model, so that all views edit the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { bytesOf } from "../core/masks/draft/bit_table";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
-import { GraphLink, type LinkedGraph } from "../core/masks/session/graph_link";
+import { GraphLink, type LinkedGraph } from "./linked_models";
 import { Session } from "../core/masks/session/session";
 import { type EditorState, EditorStore } from "../core/masks/session/editor_context";
 import { isObject } from "../core/shared/base/schema";
-import { modelDefaults, otherModels } from "./_base";
-import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
+import {
+  channelOf,
+  modelDefaults,
+  otherModels,
+  areTexts,
+  type Binding,
+  BoundView,
+  isCount,
+  isFlag,
+  isText,
+  isTextOrNull,
+  oneOf
+} from "./base";
 
 /** A copy: what is saved or sent does not change under the hands of whoever does it. */
 const copied = {
@@ -62,18 +73,11 @@ export class MaskEditorModel extends DOMWidgetModel {
 
   override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
     super.initialize(...options);
-    const isLive = () => this.comm_live;
-    this.session = new Session({
-      get isLive() {
-        return isLive();
-      },
-      draw: drawing => {
-        this.set({ draft: drawing });
-        this.save_changes();
-      },
-      send: (content, taken) =>
-        this.send(content as never, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
-    });
+    const draw = (drawing: unknown) => {
+      this.set({ draft: drawing });
+      this.save_changes();
+    };
+    this.session = new Session(Object.assign(channelOf(this), { draw }));
     this.link = new GraphLink(
       () => this.session.data,
       () => counts(this.get("uncut"))
@@ -143,11 +147,6 @@ export class MaskEditorModel extends DOMWidgetModel {
   }
 }
 
-function whenIdle(message: unknown, act?: () => void): void {
-  const { content } = message as { content?: { execution_state?: unknown } };
-  if (content?.execution_state === "idle") act?.();
-}
-
 /** Of whatever a saved notebook has: the entries that are numbers; above 2^53 they travel as text. */
 function counts(value: unknown): Map<string, number> {
   const entries = isObject(value) ? Object.entries(value).map(([path, count]) => [path, Number(count)] as const) : [];
@@ -183,6 +182,9 @@ export class MaskEditorView extends BoundView<EditorState, MaskEditor> {
     if (!connected) this.session.abandon();
     super.followKernel(connected);
   }
+
+  /** The session follows the payload itself. */
+  protected override rebuild(): void {}
 
   private get session(): Session {
     return (this.model as MaskEditorModel).session;

@@ -1,13 +1,23 @@
-// MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
+// The widget MetricPanel: the series live in the model, so that all views show the same; a view binds its state to the traits.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { Feed, MetricData } from "../core/metrics/data/metric_data";
 import { ColorBook } from "../core/metrics/base/chart_theme";
-import { createMetricPanel, type MetricPanel } from "../core/metrics/panel";
+import { createMetricPanel, type MetricPanel } from "../core/metrics/metric_panel";
 import { limitOf } from "../core/metrics/data/payload";
 import { type PanelState, PanelStore } from "../core/metrics/base/state";
-import { modelDefaults } from "./_base";
-import { areTexts, type Binding, BoundView, isCount, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
+import {
+  channelOf,
+  modelDefaults,
+  areTexts,
+  type Binding,
+  BoundView,
+  isCount,
+  isFlag,
+  isText,
+  isTextOrNull,
+  oneOf
+} from "./base";
 
 export class MetricPanelModel extends DOMWidgetModel {
   // set in initialize(), which the base class calls before field initializers would run
@@ -32,26 +42,14 @@ export class MetricPanelModel extends DOMWidgetModel {
 
   override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
     super.initialize(...options);
-    const isLive = () => this.comm_live;
     this.colors = new ColorBook();
-    this.feed = new Feed(new MetricData(limitOf(this.get("payload"))), {
-      get isLive() {
-        return isLive();
-      },
-      send: (content, taken) =>
-        this.send(content, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
-    });
+    this.feed = new Feed(new MetricData(limitOf(this.get("payload"))), channelOf(this));
     this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
     this.on("change:payload", () => this.feed.data.setLimit(limitOf(this.get("payload"))));
     this.on("comm_live_update", () => {
       if (this.comm_live) this.feed.revive();
     });
   }
-}
-
-function whenIdle(message: unknown, act?: () => void): void {
-  const { content } = message as { content?: { execution_state?: unknown } };
-  if (content?.execution_state === "idle") act?.();
 }
 
 const BINDINGS: readonly Binding<PanelState>[] = [
@@ -70,7 +68,6 @@ export class MetricPanelView extends BoundView<PanelState, MetricPanel> {
 
   override render(): void {
     super.render();
-    this.listenTo(this.model, "change:payload", () => this.rebuild());
     this.series.feed.wake();
   }
 
@@ -85,11 +82,5 @@ export class MetricPanelView extends BoundView<PanelState, MetricPanel> {
 
   private get series(): MetricPanelModel {
     return this.model as unknown as MetricPanelModel;
-  }
-
-  private rebuild(): void {
-    if (!this.shown) return;
-    this.shown.dispose();
-    this.mount();
   }
 }

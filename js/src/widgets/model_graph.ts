@@ -1,11 +1,10 @@
-// ModelGraph: the explorer's state bound to the traits of the Python widget.
+// The widget ModelGraph: its state bound to the traits of the Python widget.
 
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createModelGraph, type ModelGraph } from "../core/graph/model_graph";
 import { type GraphState, GraphStore } from "../core/shared/model/graph_store";
 import { isEqual } from "../core/shared/base/state_store";
-import { modelDefaults } from "./_base";
-import { type Binding, BoundView, isFlag, isText, isTextOrNull, oneOf } from "./bound_view";
+import { modelDefaults, type Binding, BoundView, isFlag, isText, isTextOrNull, oneOf } from "./base";
 
 export class ModelGraphModel extends DOMWidgetModel {
   override defaults(): ReturnType<DOMWidgetModel["defaults"]> {
@@ -62,7 +61,6 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
 
   override render(): void {
     super.render();
-    this.listenTo(this.model, "change:payload", () => this.rebuild());
     this.listenTo(this.model, "change:open_to_fit", () => this.followChoice());
     this.store?.on("expanded", () => this.noteChoice());
     this.store?.on(["expanded", "opening", "shown", "unfolded", "focus"], () => this.report());
@@ -141,7 +139,7 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
   }
 
   /** Another model: selection and open groups survive where their paths still exist. */
-  private rebuild(): void {
+  protected override rebuild(): void {
     const { store } = this;
     if (!this.shown || !store) return;
     this.shown.dispose();

@@ -1,9 +1,9 @@
-// Workbench: the views of its parts in panes that can be resized.
+// The widget Workbench: the views of its parts in panes that can be resized.
 
 import { DOMWidgetModel, DOMWidgetView } from "@jupyter-widgets/base";
 import "../../style/workbench.css";
 import { readSplit, type Split, WorkbenchPanes } from "../core/shared/ui/workbench";
-import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./_base";
+import { Connection, modelDefaults, offerViewInTab, otherModels, TraitWriter } from "./base";
 
 const PARTS = ["graph", "editor", "panel", "explorer"] as const;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modulekg_widgets.engine.adapters import AttributesOf, adapters
 from modulekg_widgets.engine.adapters import __name__ as adapters_module
@@ -19,14 +19,16 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state
 from modulekg_widgets.engine.torch_runtime.private import modules_of
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES
 from modulekg_widgets.engine.tracing.dataflow import RESULT, DataNode, ModuleNode
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
 EXPERT = EXPERTS.removesuffix("s")
+SizeValue: TypeAlias = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 Counts = Mapping[Term, int]  # how many indices stay of an axis, where some go
 
 
@@ -107,17 +109,17 @@ class TensorSizes:
         return dims[dim]
 
 
-def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[Any, Any]]:
+def changed_attributes(axes: Axes, counts: Counts) -> dict[str, tuple[SizeValue, SizeValue]]:
     """The attributes that a cut changes, as {"conv1.out_channels": (before, after)}."""
-    changed = dict(_expert_counts(axes, counts))
+    changed: dict[str, tuple[SizeValue, SizeValue]] = dict(_expert_counts(axes, counts))
     for path, node in axes.graph.modules.items():
         sizes_of = adapters.of_class(type(node.module))
         touched = {*node.params.values(), *(n for n in node.inputs if n.kind == RESULT)}
         if sizes_of is None or not any(_is_affected(axes, each, counts) for each in touched):
             continue
         state = module_state(node.module)
-        found = _adapter_values(sizes_of, TensorSizes(axes, counts, node), state)
-        now = _adapter_values(sizes_of, TensorSizes(axes, {}, node), state) if found else {}
+        found = _adapter_values(sizes_of, node, TensorSizes(axes, counts, node), state)
+        now = _adapter_values(sizes_of, node, TensorSizes(axes, {}, node), state) if found else {}
         for name, after in found.items():
             if now.get(name) != state[name]:
                 if sizes_of.__module__ == adapters_module:
@@ -153,25 +155,26 @@ def _expert_counts(axes: Axes, counts: Counts) -> Iterator[tuple[str, tuple[int,
                 yield f"{path}.{name}" if path else name, (value, sizes[value])
 
 
-def _adapter_values(sizes_of: AttributesOf, sizes: TensorSizes, state: Mapping[str, Any]) -> dict[str, Any]:
+def _adapter_values(
+    sizes_of: AttributesOf, node: ModuleNode, sizes: TensorSizes, state: Attributes
+) -> dict[str, SizeValue]:
     """Returns the attributes that an adapter computes, converted to the types of today's; raises `CutError`."""
     try:
         found = dict(sizes_of(sizes))
+        kinds: dict[str, type] = {name: type(value) for name, value in state.items() if value is not None}
         return {
-            name: _as_integers(value, type(state[name]))
+            name: _as_integers(value, kinds[name])
             for name, value in found.items()
-            if value is not None and state.get(name) is not None
+            if value is not None and name in kinds
         }
     except ModuleKGError as error:
-        raise _adapter_error(sizes_of, sizes._node, f"fails: {error}") from error
+        raise _adapter_error(sizes_of, node, f"fails: {error}") from error
     except Exception as error:  # whatever a user's function raises
-        raise _adapter_error(
-            sizes_of, sizes._node, f"fails: {type(error).__name__}: {printable(str(error))}"
-        ) from error
+        raise _adapter_error(sizes_of, node, f"fails: {type(error).__name__}: {printable(str(error))}") from error
 
 
-def _as_integers(value: Any, kind: type) -> Any:
-    if isinstance(value, tuple | list):
+def _as_integers(value: Any, kind: type) -> SizeValue:
+    if isinstance(value, SEQUENCES):
         parts = [operator.index(part) for part in value]
         return parts if issubclass(kind, list) else tuple(parts)
     return operator.index(value)

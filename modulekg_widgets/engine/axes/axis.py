@@ -29,8 +29,10 @@ from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find, is_int
 from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
 from modulekg_widgets.engine.axes.terms.term_positions import format_term, positions
 from modulekg_widgets.engine.errors import UnknownAxisError, closest_match_hint, pluralize, printable
+from modulekg_widgets.engine.identity.classes import is_text
 from modulekg_widgets.engine.operators.recorded_call import CallRecord
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 
@@ -225,7 +227,7 @@ class Axes:
         self.proof_notes: list[str] | None = None  # of `prove`, once it was asked
         self.doubts: dict[Axis, UnprovedReason] = {}  # of `prove`, about free axes that a permutation cannot prove here
         self.traced_path: Any = None  # of plans: the way that the data take in the traced call, once it was asked for
-        self.size_formulas: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
+        self.size_models: dict[object, Any] = {}  # of plans, by what they are of, once they were asked for
         self.tensor_dims: dict[
             Term, list[tuple[DataNode, int]]
         ] = {}  # where each atom stands, in the order of the model
@@ -257,7 +259,8 @@ class Axes:
             raise UnknownAxisError(
                 f"no axis {printable(key)!r}: {closest_match_hint(key, self._by_name)}; or ask axes[parameter, dim]"
             )
-        if not (isinstance(key, tuple) and len(key) == 2):
+        given: Any = key  # of a user
+        if not (isinstance(given, SEQUENCES) and type(given) is not list and len(given) == 2):
             raise UnknownAxisError(
                 f"axes are looked up by name, or as axes[parameter, dim]; got {printable(repr(key))}"
             )
@@ -283,7 +286,7 @@ class Axes:
 
     def term(self, name: str, dim: int) -> Term:
         """The term of a dimension of a parameter, a buffer or, by its name, any value."""
-        if not isinstance(name, str) or not is_integer(dim):
+        if not is_text(name) or not is_integer(dim):
             raise UnknownAxisError(
                 f"a dimension is a name and a number, as axes['conv1.weight', 0]; got {printable(repr((name, dim)))}"
             )

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.axes.attributes import changed_attributes
+from modulekg_widgets.engine.axes.attributes import SizeValue, changed_attributes
 from modulekg_widgets.engine.axes.inference.inference import find_rule
 from modulekg_widgets.engine.axes.terms.algebra import (
     ATOM,
@@ -50,7 +50,7 @@ class Cut:
     indices: dict[str, list[int]]  # axis name → indices that go
     parameters: dict[str, Indices] = field(repr=False)  # and buffers, each under all of its names
     values: dict[str, Indices] = field(repr=False)
-    attributes: dict[str, tuple[Any, Any]] = field(repr=False)  # "conv1.out_channels" → (before, after)
+    attributes: dict[str, tuple[SizeValue, SizeValue]] = field(repr=False)  # "conv1.out_channels" → (before, after)
     modules: tuple[str, ...] = ()  # elements of lists, as experts, that go as a whole
 
     def __str__(self) -> str:
@@ -86,7 +86,8 @@ def cut_from_masks(axes: Axes, keeps: KeepMasks) -> Cut:
                 f"{printable(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least"
             )
     inference = axes.inference
-    parameters, values = {}, {}
+    parameters: dict[str, Indices] = {}
+    values: dict[str, Indices] = {}
     for node in axes.graph.values:
         changed = removed_positions(inference.dims(node), keeps)
         if not changed:
@@ -119,10 +120,11 @@ def removed_positions(dims: Dims, keeps: KeepMasks) -> Indices:
 
 def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
     """Returns a boolean mask of positions, given as integers (negative ones from the end) or as booleans."""
+    given: object = index  # as it was passed
     try:
         chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
     except (TypeError, ValueError):
-        raise CutError(f"positions of {where} are given as a list of int, got {printable(repr(index))}") from None
+        raise CutError(f"positions of {where} are given as a list of int, got {printable(repr(given))}") from None
     out = np.zeros(size, dtype=bool)
     if chosen.dtype == bool:
         if chosen.shape != (size,):
@@ -131,7 +133,7 @@ def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
     if chosen.size == 0:
         raise CutError(f"no position of {where} is given: pass index=[…]")
     if not np.issubdtype(chosen.dtype, np.integer) or chosen.ndim != 1:
-        raise CutError(f"positions of {where} are given as a list of int, got {printable(str(index))}")
+        raise CutError(f"positions of {where} are given as a list of int, got {printable(str(given))}")
     outside = chosen[(chosen < -size) | (chosen >= size)]
     if outside.size:
         raise CutError(f"{where} has {size} positions: there is no {int(outside[0])}")
@@ -164,11 +166,11 @@ def resolve(term: Term, keep: KeepMask, keeps: KeepMasks, where: str) -> None:
 
 
 def _resolve_product(factors: list[Term], keep: KeepMask, keeps: KeepMasks, where: str) -> None:
-    grid = keep.reshape([factor.size for factor in factors])
+    grid = np.reshape(keep, [factor.size for factor in factors])
     shadows = [_projection(grid, at) for at in range(len(factors))]
     outer = shadows[0]
     for shadow in shadows[1:]:
-        outer = np.multiply.outer(outer, shadow)
+        outer = outer[..., None] & shadow
     if np.array_equal(outer, grid) and grid.any():
         for factor, shadow in zip(factors, shadows, strict=True):
             resolve(factor, shadow, keeps, where)
@@ -204,7 +206,7 @@ def _projection(grid: KeepMask, at: int) -> KeepMask:
     return np.asarray(grid.any(axis=tuple(axis for axis in range(grid.ndim) if axis != at)))
 
 
-def _node(axes: Axes, name: str) -> DataNode:
+def _node(axes: Axes, name: object) -> DataNode:
     graph = axes.graph
     if not isinstance(name, str):
         raise UnknownPathError(f"a parameter is named by text, got {printable(type(name).__name__)}")
@@ -227,7 +229,7 @@ def _node(axes: Axes, name: str) -> DataNode:
 # ------------------------------------------------------------- one operator
 
 
-def operator_analysis(operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+def operator_analysis(operator: object, value: object, mask: object) -> dict[DataNode, Indices]:
     """Returns the positions that a mask on one tensor removes from the other tensors of one operator.
 
     `mask` is {dimension: positions that go}, or an array in the tensor's shape whose zeros go where a whole slice is
@@ -260,13 +262,14 @@ def _isolated_dims(operator: OperatorNode) -> dict[DataNode, Dims]:
     return {**dims, **dict(zip(results, several, strict=True))}
 
 
-def _by_dimension(mask: Any, value: DataNode) -> Mapping[int, Iterable[int]]:
+def _by_dimension(mask: object, value: DataNode) -> Mapping[int, Iterable[int]]:
     if isinstance(mask, Mapping):
-        if not all(is_integer(at) and -value.dim() <= at < value.dim() for at in mask):
+        by_dim = cast("Mapping[Any, Iterable[int]]", mask)
+        if not all(is_integer(at) and -value.dim() <= at < value.dim() for at in by_dim):
             raise CutError(
                 f"{printable(value.name)} has the shape {list(value.shape)}: the mask names other dimensions"
             )
-        return {int(at) % value.dim(): positions for at, positions in mask.items()}
+        return {int(at) % value.dim(): positions for at, positions in by_dim.items()}
     try:
         grid = np.asarray(mask) != 0
     except (TypeError, ValueError, RuntimeError):

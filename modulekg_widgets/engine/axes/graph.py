@@ -10,6 +10,9 @@ does the work, imported from below; axes are inferred on first use, in one pass 
 'out=4 in=3'
 """
 
+# pandas has no types
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +37,7 @@ from modulekg_widgets.engine.axes.dependencies.views import (
 )
 from modulekg_widgets.engine.axes.inference.attention import find_attention
 from modulekg_widgets.engine.axes.inference.layers import Layers
-from modulekg_widgets.engine.axes.proof.module_lists import build_axes
+from modulekg_widgets.engine.axes.proof.module_lists import infer_axes
 from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.keywords import explain_keywords
@@ -79,7 +82,7 @@ class DataflowGraph(Dataflow):
     @cached_property
     def axes(self) -> ProvableAxes:
         """The axes; the dimensions of the model's inputs and outputs are frozen."""
-        return build_axes(self)
+        return infer_axes(self)
 
     def free_axes(self, inputs: bool = False, outputs: bool = False) -> ProvableAxes:
         """The axes where the dimensions of the model's inputs or outputs may change too.
@@ -101,7 +104,7 @@ class DataflowGraph(Dataflow):
         >>> len(graph.axes.free), len(graph.free_axes(inputs=True, outputs=True).free)
         (0, 2)
         """
-        return build_axes(self, free_inputs=inputs, free_outputs=outputs)
+        return infer_axes(self, free_inputs=inputs, free_outputs=outputs)
 
     def blocks(self) -> pd.DataFrame:
         """Returns a table of the residual blocks x + f(x) that can be removed.
@@ -167,7 +170,7 @@ class DataflowGraph(Dataflow):
         """The operators that no rule knows, with module and source line; all that they touch is frozen."""
         return self.axes.unknown
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """Run the recorded operators on real inputs and fill `value` of every node.
 
         Parameters
@@ -227,7 +230,7 @@ class DataflowGraph(Dataflow):
         """
         return cut_analysis(self.axes, what, index, dim)
 
-    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> dict[DataNode, Indices]:
+    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: object) -> dict[DataNode, Indices]:
         """Computes the positions that a mask on one tensor removes from the other tensors of one operator.
 
         Parameters

@@ -1,6 +1,6 @@
 """Owners of the tensors of a file: the module in the name of a tensor, else the only module that reads it.
 
-js/src/core/files/tree/owners.ts has the same rules.
+js/src/core/files/tree/tensor_owners.ts has the same rules.
 """
 
 from __future__ import annotations

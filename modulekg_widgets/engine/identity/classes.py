@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
+
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 # a spawned process imports the main script under another name
 MAIN_MODULES = {"__main__": "__main__", "__mp_main__": "__main__"}
@@ -32,19 +35,30 @@ def class_names(cls: type) -> tuple[str, str]:
     return (MAIN_MODULES.get(module, module) if type(module) is str else ""), _qualname(cls)
 
 
-def is_importable(module: str, qualified: str, value: Any) -> bool:
+WRAPPED_FUNCTIONS: tuple[type[Any], ...] = (staticmethod, classmethod)
+# of a dict by itself, whatever a subclass defines
+dict_items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]] = vars(dict)["items"]
+
+
+def is_text(value: object) -> bool:
+    """True for text, by the type itself: what an object calls its class may be anything."""
+    return issubclass(type(value), str)
+
+
+def is_importable(module: str, qualified: str, value: object) -> bool:
     """True if importing this name gives `value`, so that the name alone identifies it."""
     if module in MAIN_MODULES or "<" in qualified:
         return False
-    found: Any = sys.modules.get(module)
+    found: object = sys.modules.get(module)
     for name in qualified.split("."):
         if issubclass(type(found), types.ModuleType):
             found = vars(found).get(name)
         elif issubclass(type(found), type):
-            found = class_dict(found).get(name)
+            found = class_dict(cast("type", found)).get(name)
         else:
             return False
-    return found is value or (type(found) in (staticmethod, classmethod) and found.__func__ is value)
+    inner: Any = found
+    return found is value or (type(found) in WRAPPED_FUNCTIONS and inner.__func__ is value)
 
 
 def slot_members(cls: type) -> list[tuple[str, types.MemberDescriptorType]]:
@@ -55,9 +69,9 @@ def slot_members(cls: type) -> list[tuple[str, types.MemberDescriptorType]]:
     return [(n, m) for n, m in members if type(m) is types.MemberDescriptorType and n != "__weakref__"]
 
 
-def instance_state(value: Any) -> dict[str, Any]:
+def instance_state(value: object) -> dict[str, Any]:
     """The values in an object's `__dict__` and in the slots of its classes, read through the descriptors themselves."""
-    state: dict[str, Any] = {}
+    state: Attributes = {}
     for cls in reversed(class_mro(type(value))):
         if not is_heap_type(cls):
             continue

@@ -324,7 +324,8 @@ def _join_moved(left: Hierarchy, right: Hierarchy, pairs: list[Pair]) -> list[Pa
     for pair in pairs:
         if pair.status == ADDED and pair.right is not None:
             added.setdefault(right.identities.digests[pair.right], []).append(pair)
-    out, joined = [], set()
+    out: list[Pair] = []
+    joined: set[Pair] = set()
     for pair in pairs:
         candidates = added.get(left.identities.digests[pair.left]) if pair.status == REMOVED else None  # type: ignore[index]
         if candidates:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, compress, count
 from operator import itemgetter
+from typing import Any
 
 from torch import nn
 
@@ -40,8 +41,8 @@ from modulekg_widgets.engine.identity.modulekg_v1_hash import seed_hashes
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike, as_module
 from modulekg_widgets.engine.identity.tensors import without_subclass_code
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
+from modulekg_widgets.engine.torch_runtime.modules import is_plain_module, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import is_plain_module, module_state
 
 # -------------------- Digests of trees of modules, computed from the digests of the modules without their children
 
@@ -80,7 +81,7 @@ def fast_tree_digest(model: nn.Module) -> bytes | None:
         states = list(map(module_state, part))
         digests += own_structure.digests(part, states, first)
         try:
-            slots = list(map(_slots, states))
+            slots: list[dict[str, nn.Module]] = list(map(_slots, states))
         except KeyError:  # a module that has not run nn.Module.__init__
             return None
         if set(map(type, slots)) != {dict} or own_structure.has_remarks:
@@ -91,13 +92,13 @@ def fast_tree_digest(model: nn.Module) -> bytes | None:
         met.update(map(id, inside))
         if len(met) < len(contents):
             return None
-        modules += chain.from_iterable(map(dict.values, inside))
+        modules += chain.from_iterable(each.values() for each in inside)
     return _combine(digests, containers, contents)
 
 
 def _combine(digests: list[bytes], containers: list[int], contents: list[dict[str, nn.Module]]) -> bytes | None:
     """Returns the digest of the first module from the digests of all modules alone, breadth first."""
-    known: dict[tuple, bytes] = {}
+    known: dict[tuple[Any, ...], bytes] = {}
     end = len(digests)
     for index, slots in zip(reversed(containers), reversed(contents), strict=True):
         start = end - len(slots)
@@ -157,7 +158,7 @@ class Identities:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._module_digester = ModuleDigester()
-        self._tree_digests: dict[tuple, bytes] = {}
+        self._tree_digests: dict[tuple[Any, ...], bytes] = {}
         self.digests: list[bytes] = [b""] * len(walk.modules)
         with without_subclass_code():
             own = self._module_digests()

@@ -5,26 +5,27 @@ from __future__ import annotations
 import enum
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import printable
-from modulekg_widgets.engine.identity.classes import class_mro, class_names, instance_state, slot_members
+from modulekg_widgets.engine.identity.classes import class_mro, class_names, dict_items, instance_state, slot_members
 from modulekg_widgets.engine.identity.encoding.packing import digest, length_prefixed, text
 from modulekg_widgets.engine.identity.skeleton_source import Untold
 from modulekg_widgets.engine.identity.statistics import ModuleStatistics
 from modulekg_widgets.engine.identity.tensors import direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, Walk, class_name, nominal_class
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state
 
 # -------------------- Hyper-parameters of a module for display: its public attributes as plain values or short text
 
 
+T = TypeVar("T")
 MAX_LENGTH = 200  # characters of one value; whoever needs more has the module
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -54,7 +55,8 @@ def readable_value(value: Any) -> bool | int | float | str | None:
 
 
 def _to_text(value: Any, depth: int) -> str:
-    kind = type(value)
+    given: object = value
+    kind = type(given)
     if kind is int:
         return str(value) if value.bit_length() <= 256 else f"an integer of {value.bit_length()} bits"
     if kind is str:
@@ -66,7 +68,7 @@ def _to_text(value: Any, depth: int) -> str:
     if kind is dict:
         if not depth:  # it may hold itself
             return "{…}"
-        inner = [f"{_to_text(k, depth - 1)}: {_to_text(v, depth - 1)}" for k, v in _first_items(dict.items(value))]
+        inner = [f"{_to_text(k, depth - 1)}: {_to_text(v, depth - 1)}" for k, v in _first_items(dict_items(value))]
         return "{" + ", ".join(inner) + ("}" if len(inner) == len(value) else ", …}")
     if kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
         return str(value)
@@ -82,11 +84,11 @@ def _to_text(value: Any, depth: int) -> str:
 _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType})
 
 
-def _first_items(values: Any) -> list[Any]:
+def _first_items(values: Iterable[T]) -> list[T]:
     return list(islice(values, 20))
 
 
-def _items_to_text(value: Any, kind: type, depth: int) -> str:
+def _items_to_text(value: Collection[object], kind: type, depth: int) -> str:
     if not depth:
         return "…"
     if kind in (set, frozenset):  # their order changes from process to process
@@ -132,7 +134,7 @@ class FoldRow:
     label: str = ""
     called: int = 1
     shared_with: tuple[str, ...] = ()
-    children: list[FoldRow] = field(default_factory=list, repr=False)
+    children: list[FoldRow] = field(default_factory=list["FoldRow"], repr=False)
 
     @property
     def index(self) -> int:
@@ -257,7 +259,7 @@ def _share_weights(hierarchy: ModuleStatistics, members: Sequence[int]) -> bool:
     """True if two members of a run hold the same tensor or the same module."""
     parents, run = hierarchy.walk.parents, set(members)
     for group in hierarchy.shared_groups:
-        holders = set()
+        holders: set[int] = set()
         for index in group:
             while index > 0 and index not in run:
                 index = parents[index]

@@ -15,6 +15,9 @@ in place of a model.
     10
 """
 
+# pandas has no types
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -116,7 +119,7 @@ class Hierarchy(ModuleStatistics):
     def __getitem__(self, key: int) -> ModuleRecord: ...
     @overload
     def __getitem__(self, key: str) -> ModuleRecord: ...
-    def __getitem__(self, key: int | str) -> ModuleRecord:
+    def __getitem__(self, key: object) -> ModuleRecord:
         if isinstance(key, int):
             return ModuleRecord(self, range(len(self))[key])
         if not isinstance(key, str):

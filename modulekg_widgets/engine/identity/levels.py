@@ -45,7 +45,6 @@ The root is the model, its children that have children are stages, all others th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from torch import nn
 
@@ -53,6 +52,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint,
 from modulekg_widgets.engine.identity.classes import class_names
 from modulekg_widgets.engine.identity.tensors import direct_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import Walk, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 from modulekg_widgets.engine.torch_runtime.private import NATIVE, PARAMETERS, TRACED
 
 LEVELS = MODEL, STAGE, BLOCK, OP = ("model", "stage", "block", "op")
@@ -85,7 +85,7 @@ def levels_by_repetition(walk: Walk) -> list[str]:
 LEVEL_METHODS: dict[str, Callable[[Walk], list[str]]] = {"repetition": levels_by_repetition, "depth": levels_by_depth}
 
 
-def checked_level_method(levels: str) -> str:
+def checked_level_method(levels: object) -> str:
     """`levels`, if it is "repetition" or "depth"; raises `UnknownNameError`."""
     if not isinstance(levels, str) or levels not in LEVEL_METHODS:
         raise UnknownNameError(
@@ -129,8 +129,9 @@ class ModuleKinds:
 
     def _class(self, module: nn.Module) -> tuple[int, bool | None]:
         cls = nominal_class(module)
+        number = self._number(class_names(cls))
         is_list = cls in LISTS if issubclass(cls, CONTAINERS) else None
-        found = self._classes[type(module)] = self._number(tuple(class_names(cls))), is_list
+        found = self._classes[type(module)] = number, is_list
         return found
 
     def _number(self, kind: object) -> int:
@@ -295,7 +296,7 @@ class Repetition:
         return sum(self._layers[index] for index in indices)
 
 
-def _is_layer(state: dict[str, Any]) -> int:
+def _is_layer(state: Attributes) -> int:
     """Returns 1 if a module itself has a weight of two or more dimensions, else 0."""
     parameters = state.get(PARAMETERS)
     if parameters:

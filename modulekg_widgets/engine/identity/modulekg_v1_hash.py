@@ -32,7 +32,8 @@ def seed_hashes(walk: Walk) -> list[int]:
 
 
 def _children_hash(walk: Walk, index: int, hashes: list[int | None]) -> int:
-    values, seen = [], set()
+    values: list[int] = []
+    seen: set[int] = set()
     for name, child in walk.slots(index):
         if child is None or child in seen:  # `children()` yields each object once
             continue
@@ -64,7 +65,7 @@ def _module_hash(walk: Walk, index: int) -> int:
     return int(md5(json.dumps(attributes).encode(), usedforsecurity=False).hexdigest(), 16)
 
 
-def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
+def _as_text(value: object, walk: Walk, index: int, name: str) -> str:
     # a container prints its elements, so those must be plain too; an int of 5,000 digits has no decimal text
     try:
         if _is_plain(value):
@@ -77,7 +78,8 @@ def _as_text(value: Any, walk: Walk, index: int, name: str) -> str:
 
 def _is_plain(value: Any) -> bool:
     # counted as it is printed, so that containers that share their elements end here
-    waiting, length = [value], 0
+    waiting: list[Any] = [value]
+    length = 0
     while waiting and length < MAX_TEXT_LENGTH:
         part = waiting.pop()
         length += len(part) + 1 if type(part) in (tuple, list, str) else 1

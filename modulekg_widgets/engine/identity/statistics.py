@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -21,6 +21,7 @@ from modulekg_widgets.engine.identity.tensors import (
     without_subclass_code,
 )
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 
 class ModuleStatistics:
@@ -171,8 +172,8 @@ def sizes(walk: Walk) -> ModuleSizes:
     return ModuleSizes(params, own_params, total_bytes)
 
 
-def _count_direct_tensors(state: dict[str, Any], figures: dict[int, tuple[int, int]]) -> set[int]:
-    keys = set()
+def _count_direct_tensors(state: Attributes, figures: dict[int, tuple[int, int]]) -> set[int]:
+    keys: set[int] = set()
     with without_subclass_code():
         for own in direct_tensors(state):
             if own.tensor is None or is_uninitialised(own.tensor):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     NATIVE,
@@ -21,7 +22,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     script_registry,
     type_of_script,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 PLAIN_TENSORS = (torch.nn.Parameter, torch.Tensor)
 # the descriptors of torch itself: a subclass may define attributes of the same names
@@ -89,7 +89,7 @@ class DirectTensor(NamedTuple):
     tensor: torch.Tensor | None  # None for an empty slot
 
 
-def direct_tensors(state: dict[str, Any]) -> Iterator[DirectTensor]:
+def direct_tensors(state: Attributes) -> Iterator[DirectTensor]:
     """Yields the parameters and buffers registered on a module, given its `__dict__`; all of a TorchScript module."""
     if (NATIVE in state or TRACED in state) and native_script(state) is not None:
         yield from (DirectTensor(name, role, tensor) for name, role, tensor in script_tensors(state))
@@ -106,14 +106,14 @@ _MANGLED = re.compile(r"___torch_mangle_\d+\.")
 _ATTRIBUTE = re.compile(r'prim::GetAttr\[name="([^"]+)"\]')
 
 
-def native_script(state: dict[str, Any]) -> Any:
+def native_script(state: Attributes) -> Any:
     """The compiled module behind a scripted or traced one, given its `__dict__`; None for every other module."""
     inner = state.get(TRACED)  # what tracing returns is a wrapper
     native = state.get(NATIVE) if inner is None else module_state(inner).get(NATIVE)
     return native if type(native) is ScriptClass else None
 
 
-def script_tensors(state: dict[str, Any]) -> Iterator[tuple[str, str, torch.Tensor]]:
+def script_tensors(state: Attributes) -> Iterator[tuple[str, str, torch.Tensor]]:
     """The name, role and content of every parameter and buffer of a TorchScript module and of those within."""
     for prefix, native in _natives(state):
         for role, _ in _REGISTRIES:
@@ -121,7 +121,7 @@ def script_tensors(state: dict[str, Any]) -> Iterator[tuple[str, str, torch.Tens
                 yield prefix + name, role, tensor
 
 
-def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+def script_programs(state: Attributes) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """For each compiled module its prefix, its class and methods as text, and the attributes that these read."""
     for prefix, native in _natives(state):
         inside, methods = script_registry("module", native), script_methods(native)
@@ -130,8 +130,9 @@ def script_programs(state: dict[str, Any]) -> Iterator[tuple[str, list[str], dic
         yield prefix, [_MANGLED.sub("", program) for program in (type_of_script(native)().name(), *methods)], attributes
 
 
-def _natives(state: dict[str, Any]) -> list[tuple[str, Any]]:
-    found, waiting = [], [("", native_script(state))]
+def _natives(state: Attributes) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    waiting: list[tuple[str, Any]] = [("", native_script(state))]
     while waiting:
         prefix, part = waiting.pop()
         found.append((prefix, part))

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, TypeVar
 from torch import nn
 
 from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, printable
-from modulekg_widgets.engine.identity.classes import class_names
+from modulekg_widgets.engine.identity.classes import class_names, is_text
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES, WRAPPER_ATTRIBUTES, type_of_script
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 # -------------------- Slots and dotted paths of the modules of a model, without the modules themselves
 
@@ -70,7 +70,7 @@ class Paths:
 
     def path(self, index: int) -> str:
         """The dotted path of module `index`; the root's is empty."""
-        segments = []
+        segments: list[str] = []
         while index > 0:
             segments.append(self.names[index])
             index = self.parents[index]
@@ -178,7 +178,7 @@ class Walk(Paths):
     def __init__(self) -> None:
         super().__init__()
         self.modules: list[nn.Module] = []
-        self.states: list[dict[str, Any]] = []  # each module's __dict__
+        self.states: list[Attributes] = []  # each module's __dict__
 
     @cached_property
     def bottom_up(self) -> Sequence[int]:
@@ -297,7 +297,7 @@ def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Modul
 
 
 def _bad_name_error(out: Walk) -> BrokenModuleError:
-    index = next(i for i, name in enumerate(out.names) if not issubclass(type(name), str))
+    index = next(i for i, name in enumerate(out.names) if not is_text(name))
     path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
     return BrokenModuleError(
         f"a child of {printable(path) or '(root)'!r} is named by a {printable(kind)}: names are text"

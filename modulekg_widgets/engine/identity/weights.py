@@ -21,7 +21,14 @@ from modulekg_widgets.engine.identity.tensors import (
     without_subclass_code,
 )
 from modulekg_widgets.engine.identity.walk import Walk, walk
-from modulekg_widgets.engine.torch_runtime.private import VOLATILE_BUFFERS, FakeTensor, can_be_saved
+from modulekg_widgets.engine.torch_runtime.private import (
+    VOLATILE_BUFFERS,
+    FakeTensor,
+    can_be_saved,
+    numbers_of,
+    saved_state,
+)
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES
 
 Digests = tuple[bytes, bytes]  # blake2b and xxh3_128 over the same
 
@@ -125,7 +132,7 @@ def _direct_digests(
     ]
     for name, value in state.items():
         if type(value) is torch.ScriptObject and can_be_saved(value):  # packed quantized weights
-            saved = value.__getstate__()  # pyright: ignore[reportAttributeAccessIssue]
+            saved = saved_state(value)
             named += [(f"{name}.{n}", tensor) for n, tensor in enumerate(_tensors_in(saved))]
     for name, tensor in named:
         if id(tensor) not in known:
@@ -137,7 +144,7 @@ def _direct_digests(
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (tuple, list)):
+    elif isinstance(value, SEQUENCES):
         for part in value:
             yield from _tensors_in(part)
 
@@ -189,7 +196,8 @@ def _description(tensor: torch.Tensor) -> str:
         return described
     if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         return f"{described} {tensor.qscheme()} {tensor.q_scale()!r} {tensor.q_zero_point()}"
-    scales, zeros = tensor.q_per_channel_scales().tolist(), tensor.q_per_channel_zero_points().tolist()
+    scales: list[float] = numbers_of(tensor.q_per_channel_scales())
+    zeros: list[float] = numbers_of(tensor.q_per_channel_zero_points())
     return f"{described} {tensor.qscheme()} {tensor.q_per_channel_axis()} {scales} {zeros}"
 
 

@@ -1,9 +1,9 @@
 """The public class `KnowledgeGraph`: models merged by the structure of their modules.
 
 Identical modules of many models are one node with all of its occurrences. The graph lies in a store: in memory, in an
-SQLite file, or in PostgreSQL. This file opens, merges and prints it; reading is in repository.py, adding and removing
-in editing.py, results of others in importers.py, and the questions that it answers in questions/, a file for each
-subject.
+SQLite file, or in PostgreSQL. This file opens, reads, merges and prints it. Its other methods are functions of the
+parts that it holds: adding and removing in editing.py, results of others in importers.py, and the questions that it
+answers in questions/, a file for each subject.
 
 Every change is one transaction. Answers are computed from `contents()`, which is read again only after a change.
 
@@ -19,28 +19,31 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
+
+import networkx as nx
+from torch import nn
 
 from modulekg_widgets.engine.errors import (
     DuplicateNameError,
     StoreError,
     UnknownNameError,
+    UnknownPathError,
     closest_match_hint,
     printable,
 )
 from modulekg_widgets.engine.identity.levels import checked_level_method
+from modulekg_widgets.engine.knowledge import editing, importers
 from modulekg_widgets.engine.knowledge.exchange import read_contents
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.property_values import encode
-from modulekg_widgets.engine.knowledge.facts.records import ModelNode, checked_scheme
-from modulekg_widgets.engine.knowledge.importers import ResultsGraph
-from modulekg_widgets.engine.knowledge.questions.analysis import AnalysisQuestions
-from modulekg_widgets.engine.knowledge.questions.equivalence import EquivalenceQuestions
-from modulekg_widgets.engine.knowledge.questions.exchange import ExchangeQuestions
-from modulekg_widgets.engine.knowledge.questions.prediction import PredictionQuestions
-from modulekg_widgets.engine.knowledge.questions.usage import UsageQuestions
+from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode, checked_scheme
+from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
+from modulekg_widgets.engine.knowledge.questions import analysis, equivalence, exchange, prediction, usage
+from modulekg_widgets.engine.knowledge.repository import Repository, model_tree
+from modulekg_widgets.engine.knowledge.store import reader
 from modulekg_widgets.engine.knowledge.store.database import Location, checked_existing
 
 # -------------------- Merging of two graphs with a policy for nodes of the same name and other contents
@@ -93,9 +96,7 @@ def _without_known(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list
 CONFLICTS = ("error", "keep", "replace")
 
 
-class KnowledgeGraph(
-    ResultsGraph, UsageQuestions, AnalysisQuestions, EquivalenceQuestions, PredictionQuestions, ExchangeQuestions
-):
+class KnowledgeGraph:
     """Models merged by the structure of their modules, with data sets, users and training jobs.
 
     Threads and processes may open one store and write at the same time. Usable in a `with` statement, which closes it;
@@ -141,8 +142,190 @@ class KnowledgeGraph(
 
     def __init__(self, store: Location | None = None, *, scheme: str | None = None, levels: str = "repetition") -> None:
         self.levels = checked_level_method(levels)
-        super().__init__(store, None if scheme is None else checked_scheme(scheme))
-        self.builders = {}
+        self.repository = Repository(store, None if scheme is None else checked_scheme(scheme))
+        self.builders: dict[str, Callable[[], nn.Module]] = {}
+
+    @property
+    def scheme(self) -> str:
+        """The scheme by which modules are merged, "structure" or "seed"; fixed when the store was made."""
+        return self.repository.scheme
+
+    def contents(self) -> Contents:
+        """All that the graph holds now, as plain records; read again only after somebody wrote. Not to be changed."""
+        return self.repository.contents()
+
+    # -------------------------------------------------------------- names and counts
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models, in the order in which they were added."""
+        return self.repository.names_of("Model")
+
+    @property
+    def datasets(self) -> list[str]:
+        """The names of the data sets, in the order in which they were added."""
+        return self.repository.names_of("DataSet")
+
+    @property
+    def users(self) -> list[str]:
+        """The names of the users, in the order in which they were added."""
+        return self.repository.names_of("User")
+
+    @property
+    def module_count(self) -> int:
+        """The number of modules over all models, root and containers included, each module object once."""
+        with self.repository.store.read() as connection:
+            return reader.count_modules(connection)
+
+    @property
+    def unique_count(self) -> int:
+        """The number of different structures."""
+        with self.repository.store.read() as connection:
+            return reader.count_nodes(connection, "Module")
+
+    # -------------------------------------------------------------- structures
+
+    @property
+    def nodes(self) -> list[StructureNode]:
+        """The structures, in the order in which they were added."""
+        return list(self.contents().modules.values())
+
+    def node(self, fingerprint: str) -> StructureNode:
+        """One structure, by its fingerprint or its display name.
+
+        Parameters
+        ----------
+        fingerprint : str
+            The hexdigest, which is looked up in the store, or a display name such as `ReLU854`.
+
+        Returns
+        -------
+        StructureNode
+            The record: class, hyper-parameters, shapes of its own tensors, children, number of parameters and bytes.
+
+        Raises
+        ------
+        UnknownPathError
+            Where there is none, with the names that are near.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Linear(4, 3))
+        >>> kg.node(digest).parameters
+        15
+        >>> kg.node(kg.names()[digest]).tensors
+        {'weight': (3, 4), 'bias': (3,)}
+        """
+        with self.repository.store.read() as connection:
+            found = reader.read_module(connection, fingerprint) if isinstance(fingerprint, str) else None
+        if found is not None:
+            return found
+        named = {name: key for key, name in self.contents().names.items()}
+        if not isinstance(fingerprint, str) or fingerprint not in named:
+            what = f"no module has the fingerprint or name {printable(str(fingerprint))!r}"
+            raise UnknownPathError(f"{what}: {closest_match_hint(str(fingerprint), named)}")
+        return self.contents().modules[named[fingerprint]]
+
+    def names(self) -> dict[str, str]:
+        """The display name of every node, `ReLU854`, with as many digits as keep those of a class apart."""
+        return dict(self.contents().names)
+
+    def tree(self, name: str) -> nx.DiGraph:
+        """The hierarchy of a model, restored from the structures.
+
+        A shared module stands under each of its paths; a cycle ends where it closes. Under the seed's scheme, which
+        merges modules with other names of children, the names are those of the model that was added last.
+
+        Parameters
+        ----------
+        name : str
+            A model of the graph.
+
+        Returns
+        -------
+        networkx.DiGraph
+            A node per dotted path, the root's is "", with its `fingerprint`; successors in the order of children.
+
+        Raises
+        ------
+        UnknownPathError
+            For an unknown model, with the names that are near.
+        TooLargeError
+            Beyond a million paths.
+
+        Examples
+        --------
+        >>> import torch, modulekg_widgets as mk
+        >>> kg = mk.KnowledgeGraph()
+        >>> digest = kg.add_model(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), name="small")
+        >>> list(kg.tree("small").successors(""))
+        ['0', '1']
+        """
+        with self.repository.store.read() as connection:
+            model = reader.read_model(connection, name) if isinstance(name, str) else None
+            if model is None:
+                raise unknown_name_error("model", name, reader.names_of(connection, "Model"))
+            keys = dict.fromkeys([model.root, *(key for key, _ in model.occurrences)])
+            modules = reader.read_modules(connection, keys)
+            reader.check_complete(name, keys, modules)
+        return model_tree(model, modules)
+
+    def close(self) -> None:
+        """Give the connections to the store back; the graph stays usable and opens new ones."""
+        self.repository.close()
+
+    # -------------------------------------------------------------- adding and removing
+
+    add_model = editing.add_model
+    add_records = editing.add_records
+    add_contents = editing.add_contents
+    add_dataset = editing.add_dataset
+    add_user = editing.add_user
+    add_job = editing.add_job
+    remove_model = editing.remove_model
+    remove_dataset = editing.remove_dataset
+    remove_user = editing.remove_user
+    remove_job = editing.remove_job
+
+    add_results = importers.add_results
+    add_mlflow = importers.add_mlflow
+    add_wandb = importers.add_wandb
+    add_convergence = importers.add_convergence
+
+    # -------------------------------------------------------------- questions
+
+    most_used = usage.most_used
+    jobs = usage.jobs
+    module_statistics = usage.module_statistics
+    best_modules = usage.best_modules
+
+    is_a = analysis.is_a
+    subclass_of = analysis.subclass_of
+    families = analysis.families
+    rank_frequency = analysis.rank_frequency
+    importance = analysis.importance
+    communities = analysis.communities
+    overlap = analysis.overlap
+    difference = analysis.difference
+    similar = analysis.similar
+    plot = analysis.plot
+
+    equivalent = equivalence.equivalent
+    same_as = equivalence.same_as
+
+    predict = prediction.predict
+    evaluate_prediction = prediction.evaluate_prediction
+    suggest = prediction.suggest
+    generate = prediction.generate
+
+    to_networkx = exchange.to_networkx
+    number_of_nodes = exchange.number_of_nodes
+    number_of_edges = exchange.number_of_edges
+    export = exchange.export
+
+    # -------------------------------------------------------------- whole graphs
 
     def merge(self, other: KnowledgeGraph | Contents | Location, on_conflict: str = "error") -> None:
         """Adds everything of another graph.
@@ -179,7 +362,7 @@ class KnowledgeGraph(
             raise UnknownNameError(f"a conflict cannot be met by {printable(str(on_conflict))!r}: {hint}")
         if not isinstance(other, Contents):
             other = (other if isinstance(other, KnowledgeGraph) else KnowledgeGraph(checked_existing(other))).contents()
-        self.add_contents(resolve_conflicts(self.contents(), other, on_conflict))
+        editing.add_contents(self, resolve_conflicts(self.contents(), other, on_conflict))
 
     def __enter__(self) -> KnowledgeGraph:
         return self
@@ -188,9 +371,13 @@ class KnowledgeGraph(
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._store.url is None:
+        if self.repository.store.url is None:
             raise StoreError("a graph in memory stays in its process: give it a store, or send its contents()")
-        return KnowledgeGraph, (self._store.url.render_as_string(hide_password=False),), {"levels": self.levels}
+        return (
+            KnowledgeGraph,
+            (self.repository.store.url.render_as_string(hide_password=False),),
+            {"levels": self.levels},
+        )
 
     def __repr__(self) -> str:
         return f"<KnowledgeGraph: {len(self.models)} models, {self.module_count} modules, {self.unique_count} unique>"
@@ -198,11 +385,11 @@ class KnowledgeGraph(
     def _repr_html_(self) -> str:
         figures = {
             "models": len(self.models), "modules": self.module_count, "different": self.unique_count,
-            "data sets": len(self.datasets), "users": len(self.users), "jobs": len(self._names_of("Job")),
+            "data sets": len(self.datasets), "users": len(self.users), "jobs": len(self.repository.names_of("Job")),
         }  # fmt: skip
         heads = "".join(f"<th>{title}</th>" for title in figures)
         cells = "".join(f"<td>{figure:,}</td>" for figure in figures.values())
-        where = html.escape(str(self._store).encode("utf-8", "backslashreplace").decode())
+        where = html.escape(str(self.repository.store).encode("utf-8", "backslashreplace").decode())
         return f"<table><caption>Knowledge graph in {where}</caption><tr>{heads}</tr><tr>{cells}</tr></table>"
 
 

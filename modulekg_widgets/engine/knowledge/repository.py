@@ -1,17 +1,26 @@
-"""Read access to the store of a knowledge graph: names, counts, single structures and all contents."""
+"""The store of a knowledge graph with what was read of it, and the parts that the methods of a graph stand on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import TooLargeError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import TooLargeError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
-from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
 from modulekg_widgets.engine.knowledge.store import reader
 from modulekg_widgets.engine.knowledge.store.database import Location, Store
+from modulekg_widgets.engine.knowledge.store.rows import updated_contents
+from modulekg_widgets.engine.knowledge.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from torch import nn
+
+Derived = TypeVar("Derived")
 
 # -------------------- Hierarchy of a model as a networkx tree, restored from the structures of the graph
 
@@ -47,149 +56,67 @@ def model_tree(model: ModelNode, modules: Mapping[str, StructureNode]) -> nx.DiG
 # ----------------------------------------
 
 
-class StoredGraph:
-    """Read access to a store; every answer is of the revision at the time of the call."""
+class Repository:
+    """A store and what was read of it; every answer is of the revision at the time of the call."""
 
-    def __init__(self, store: Location | None, scheme: str | None) -> None:
-        self._store = Store(store, scheme)
+    def __init__(self, location: Location | None, scheme: str | None) -> None:
+        self.store = Store(location, scheme)
         self._read: tuple[int, Contents] | None = None  # the contents at a revision of the store
+        self._derived: tuple[Contents, dict[Hashable, Any]] | None = None  # what was computed of these contents
 
     @property
     def scheme(self) -> str:
-        """The scheme by which modules are merged, "structure" or "seed"; fixed when the store was made."""
-        return self._store.scheme
+        return self.store.scheme
 
     def contents(self) -> Contents:
-        """All that the graph holds now, as plain records; read again only after somebody wrote. Not to be changed."""
-        with self._store.read() as connection:
-            revision = self._store.revision_in(connection)
+        """Returns all that the store holds, read again only after somebody wrote."""
+        with self.store.read() as connection:
+            revision = self.store.revision_in(connection)
             if self._read is None or self._read[0] != revision:
                 self._read = revision, reader.read_contents(connection, self.scheme)
             return self._read[1]
 
-    # -------------------------------------------------------------- names and counts
+    def derived(self, name: Hashable, compute: Callable[[Contents], Derived]) -> Derived:
+        """Returns what `compute` makes of the contents, once for as long as they stay the same."""
+        contents = self.contents()
+        if self._derived is None or self._derived[0] is not contents:
+            self._derived = contents, {}
+        _, known = self._derived
+        if name not in known:
+            known[name] = compute(contents)
+        return known[name]
 
-    @property
-    def models(self) -> list[str]:
-        """The names of the models, in the order in which they were added."""
-        return self._names_of("Model")
-
-    @property
-    def datasets(self) -> list[str]:
-        """The names of the data sets, in the order in which they were added."""
-        return self._names_of("DataSet")
-
-    @property
-    def users(self) -> list[str]:
-        """The names of the users, in the order in which they were added."""
-        return self._names_of("User")
-
-    def _names_of(self, kind: str) -> list[str]:
-        with self._store.read() as connection:
+    def names_of(self, kind: str) -> list[str]:
+        with self.store.read() as connection:
             return reader.names_of(connection, kind)
 
-    @property
-    def module_count(self) -> int:
-        """The number of modules over all models, root and containers included, each module object once."""
-        with self._store.read() as connection:
-            return reader.count_modules(connection)
+    @contextmanager
+    def adding(self, contents: Contents) -> Iterator[tuple[StoreWriter, Connection]]:
+        """Opens a transaction that adds `contents` and nothing else."""
+        with self.changing(lambda known: updated_contents(known, contents)) as (writer, connection):
+            yield writer, connection
 
-    @property
-    def unique_count(self) -> int:
-        """The number of different structures."""
-        with self._store.read() as connection:
-            return reader.count_nodes(connection, "Module")
-
-    # -------------------------------------------------------------- structures
-
-    @property
-    def nodes(self) -> list[StructureNode]:
-        """The structures, in the order in which they were added."""
-        return list(self.contents().modules.values())
-
-    def node(self, fingerprint: str) -> StructureNode:
-        """One structure, by its fingerprint or its display name.
-
-        Parameters
-        ----------
-        fingerprint : str
-            The hexdigest, which is looked up in the store, or a display name such as `ReLU854`.
-
-        Returns
-        -------
-        StructureNode
-            The record: class, hyper-parameters, shapes of its own tensors, children, number of parameters and bytes.
-
-        Raises
-        ------
-        UnknownPathError
-            Where there is none, with the names that are near.
-
-        Examples
-        --------
-        >>> import torch, modulekg_widgets as mk
-        >>> kg = mk.KnowledgeGraph()
-        >>> digest = kg.add_model(torch.nn.Linear(4, 3))
-        >>> kg.node(digest).parameters
-        15
-        >>> kg.node(kg.names()[digest]).tensors
-        {'weight': (3, 4), 'bias': (3,)}
-        """
-        with self._store.read() as connection:
-            found = reader.read_module(connection, fingerprint) if isinstance(fingerprint, str) else None
-        if found is not None:
-            return found
-        named = {name: key for key, name in self.contents().names.items()}
-        if not isinstance(fingerprint, str) or fingerprint not in named:
-            what = f"no module has the fingerprint or name {printable(str(fingerprint))!r}"
-            raise UnknownPathError(f"{what}: {closest_match_hint(str(fingerprint), named)}")
-        return self.contents().modules[named[fingerprint]]
-
-    def names(self) -> dict[str, str]:
-        """The display name of every node, `ReLU854`, with as many digits as keep those of a class apart."""
-        return dict(self.contents().names)
-
-    def tree(self, name: str) -> nx.DiGraph:
-        """The hierarchy of a model, restored from the structures.
-
-        A shared module stands under each of its paths; a cycle ends where it closes. Under the seed's scheme, which
-        merges modules with other names of children, the names are those of the model that was added last.
-
-        Parameters
-        ----------
-        name : str
-            A model of the graph.
-
-        Returns
-        -------
-        networkx.DiGraph
-            A node per dotted path, the root's is "", with its `fingerprint`; successors in the order of children.
-
-        Raises
-        ------
-        UnknownPathError
-            For an unknown model, with the names that are near.
-        TooLargeError
-            Beyond a million paths.
-
-        Examples
-        --------
-        >>> import torch, modulekg_widgets as mk
-        >>> kg = mk.KnowledgeGraph()
-        >>> digest = kg.add_model(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), name="small")
-        >>> list(kg.tree("small").successors(""))
-        ['0', '1']
-        """
-        with self._store.read() as connection:
-            model = reader.read_model(connection, name) if isinstance(name, str) else None
-            if model is None:
-                raise unknown_name_error("model", name, reader.names_of(connection, "Model"))
-            keys = dict.fromkeys([model.root, *(key for key, _ in model.occurrences)])
-            modules = reader.read_modules(connection, keys)
-            reader.check_complete(name, keys, modules)
-        return model_tree(model, modules)
+    @contextmanager
+    def changing(self, change: Callable[[Contents], Contents | None]) -> Iterator[tuple[StoreWriter, Connection]]:
+        """Opens a transaction; `change` maps the cached contents to the new ones, which are not read again then."""
+        with self.store.write() as connection:
+            before = self.store.revision_in(connection)
+            yield StoreWriter(connection, self.scheme), connection
+        known = self._read
+        if known is not None and known[0] == before:
+            new = change(known[1])
+            self._read = None if new is None else (before + 1, new)
 
     def close(self) -> None:
-        """Give the connections to the store back; the graph stays usable and opens new ones."""
-        self._store.close()
+        self.store.close()
         self._read = None
+
+
+class GraphParts(Protocol):
+    """Parts of a graph that its methods use: they are functions of several files, gathered in `KnowledgeGraph`."""
+
+    repository: Repository
+    levels: str  # what tells the stages and blocks of models that are added
+    builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
+
+    def contents(self) -> Contents: ...

@@ -15,9 +15,9 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import EVERY_STEP, Schedule, is_schedule_text, schedule, union
+from modulekg_widgets.engine.torch_runtime.modules import is_script, main_weight, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import FlatPart, flat_parts
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script, main_weight, unwrapped
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
 Config: TypeAlias = "Mapping[ModuleKey, Any]"

@@ -52,8 +52,8 @@ from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
 from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow, TransferRing
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 if TYPE_CHECKING:
     from torch import nn

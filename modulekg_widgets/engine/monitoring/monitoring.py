@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.monitoring.hessian import hessian
 from modulekg_widgets.engine.monitoring.merge.rules import rule_of
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def Metric(name: str, **settings: Any) -> ConfiguredMetric:  # noqa: N802 - stands in configurations like a class
+def Metric(name: str, **settings: object) -> ConfiguredMetric:  # noqa: N802 - stands in configurations like a class
     """A metric with settings, for a configuration.
 
     Parameters

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
+
 from modulekg_widgets.engine.errors import UnknownNameError, printable
 from modulekg_widgets.engine.operators.recorded_call import RecordedCall, nodes_in
 from modulekg_widgets.engine.operators.signature import overloads_of, plain_name
 from modulekg_widgets.engine.operators.user_operators import cached_by_overload, user_operators
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 
 class ArgumentPosition(NamedTuple):
@@ -29,7 +32,7 @@ class ArgumentPosition(NamedTuple):
 class SchemaReading(NamedTuple):
     """The mapping from argument names to positions, by the overload's own schema or by that of its `like=`."""
 
-    overload: Any
+    overload: Overload
     positions: dict[str, ArgumentPosition]
     is_native: bool  # False where the names are those of the operator that it is like
 
@@ -39,7 +42,7 @@ class Arguments:
 
     __slots__ = ("_args", "_is_native", "_kwargs", "_positions", "overload")
 
-    def __init__(self, overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, overload: Overload, args: Args, kwargs: Mapping[str, Any]) -> None:
         self.overload, self._positions, self._is_native = schema_reading(overload)
         self._args = args
         self._kwargs = kwargs
@@ -70,7 +73,7 @@ class Arguments:
         """True if the call can be repeated with another value of an argument."""
         return name in self._positions and self._positions[name].name is not None
 
-    def with_values(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def with_values(self, values: Mapping[str, Any]) -> tuple[Args, Kwargs]:
         """Returns the positional and keyword arguments with some values replaced."""
         args, kwargs = list(self._args), dict(self._kwargs)
         for name, value in values.items():
@@ -87,7 +90,8 @@ class Arguments:
         """The arguments and keywords as the operator takes them whose names they have."""
         if self._is_native:
             return list(self._args), dict(self._kwargs)
-        args, kwargs = [], {}
+        args: list[Any] = []
+        kwargs: Kwargs = {}
         for argument in schema_of(self.overload).arguments:
             if argument.kwarg_only:
                 kwargs[argument.name] = self[argument.name]
@@ -131,7 +135,7 @@ class OperatorCall(Arguments):
         return results[0] if results else self.inputs[0]
 
 
-def schema_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def schema_arguments(overload: Overload, args: Args, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments of a call by the names in the operator's own schema."""
     return {
         name: kwargs[name] if name in kwargs else args[at] if at < len(args) else default
@@ -140,14 +144,14 @@ def schema_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, 
 
 
 @cache
-def _schema_positions(overload: Any) -> dict[str, ArgumentPosition]:
+def _schema_positions(overload: Overload) -> dict[str, ArgumentPosition]:
     """Reading a schema takes long."""
     every = schema_of(overload).arguments
     return {each.name: ArgumentPosition(each.name, at, each.default_value) for at, each in enumerate(every)}
 
 
 @cached_by_overload
-def schema_reading(overload: Any) -> SchemaReading:
+def schema_reading(overload: Overload) -> SchemaReading:
     """Returns the mapping from argument names to positions of an overload."""
     user = user_operators.get(schema_of(overload).name)
     alike = None if user is None or user.like is None else reading_like(overload, user.like, user.args)
@@ -155,18 +159,18 @@ def schema_reading(overload: Any) -> SchemaReading:
 
 
 @cached_by_overload
-def effective_name(overload: Any) -> str:
+def effective_name(overload: Overload) -> str:
     """The plain name of an operator, or of the one that it is like."""
     return plain_name(schema_of(schema_reading(overload).overload).name)
 
 
 @cache
-def _numbers(overload: Any) -> frozenset[str]:
+def _numbers(overload: Overload) -> frozenset[str]:
     kinds = ("number", "Tensor", "Optional[number]", "Optional[Tensor]")
     return frozenset(each.name for each in schema_of(overload).arguments if str(each.type) in kinds)
 
 
-def number_arguments(overload: Any) -> frozenset[str]:
+def number_arguments(overload: Overload) -> frozenset[str]:
     """Returns the names of the arguments that are numbers, or tensors that a number may replace."""
     read, places, is_own = schema_reading(overload)
     numbers = _numbers(read)
@@ -176,7 +180,7 @@ def number_arguments(overload: Any) -> frozenset[str]:
 # ----------------------------------------------------------------- operators that are like others
 
 
-def reading_like(overload: Any, like: str, args: Mapping[str, str]) -> SchemaReading | None:
+def reading_like(overload: Overload, like: str, args: Mapping[str, str]) -> SchemaReading | None:
     """Maps the arguments of an overload to those of the operator `like`; None where torch has no such operator.
 
     An argument stands where `args` says (theirs → own), else under its name, else at its position.
@@ -191,11 +195,11 @@ def missing_arguments(reading: SchemaReading, tensors: bool = False) -> list[str
     return [each.name for each in known if _is_demanded(each) and each.name not in reading.positions]
 
 
-def _is_demanded(argument: Any) -> bool:
+def _is_demanded(argument: torch.Argument) -> bool:
     return not argument.has_default_value() and not str(argument.type).startswith("Optional")
 
 
-def _fitness(overload: Any, reading: SchemaReading, args: Mapping[str, str]) -> tuple[int, ...]:
+def _fitness(overload: Overload, reading: SchemaReading, args: Mapping[str, str]) -> tuple[int, ...]:
     own = {place.name for place in reading.positions.values()}
     named = sum(name == place.name or name in args for name, place in reading.positions.items())
     unused = len(_schema_positions(overload).keys() - own)
@@ -203,7 +207,7 @@ def _fitness(overload: Any, reading: SchemaReading, args: Mapping[str, str]) -> 
             len(reading.overload.tags))  # fmt: skip
 
 
-def _matched_arguments(overload: Any, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPosition]:
+def _matched_arguments(overload: Overload, theirs: Any, args: Mapping[str, str]) -> dict[str, ArgumentPosition]:
     own, mine = _schema_positions(overload), schema_of(overload).arguments
     known = schema_of(theirs).arguments
     claimed = {*args.values(), *(each.name for each in known if each.name not in args)}
@@ -220,7 +224,7 @@ def _matched_arguments(overload: Any, theirs: Any, args: Mapping[str, str]) -> d
     return places
 
 
-def _kind(argument: Any) -> str:
+def _kind(argument: torch.Argument) -> str:
     """Returns the kind of an argument, as "tensor", "flag" or "number"; only equal kinds match by position."""
     text = str(argument.type)
     kinds = {"Tensor": "tensor", "bool": "flag", "int": "number", "float": "number", "number": "number"}

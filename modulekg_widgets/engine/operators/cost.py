@@ -24,7 +24,7 @@ from modulekg_widgets.engine.operators.formulas import (
 from modulekg_widgets.engine.operators.recorded_call import RecordedCall, Value, meta_tensor
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.private import overload_name_of, packet_of, schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, overload_name_of, packet_of, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import with_leaves
 
 log = logging.getLogger("modulekg_widgets")
@@ -80,7 +80,7 @@ def flops_in_parts(operator: RecordedCall) -> list[tuple[int | None, OperationKi
     return [(found - rest, kind), (rest, OTHER)]
 
 
-def memory_traffic(overload: Any, inputs: Iterable[Elements], outputs: Iterable[Elements]) -> int:
+def memory_traffic(overload: Overload, inputs: Iterable[Elements], outputs: Iterable[Elements]) -> int:
     """Returns the number of elements that a call reads and writes; 0 for views and factories."""
     if signature_of(overload).views is not None or schema_of(overload).name == "aten::_unsafe_view":
         return 0
@@ -110,7 +110,7 @@ def _flops_of_user(flops: Callable[..., int], operator: RecordedCall) -> int:
 
 
 @cache
-def _flop_counter(overload: Any) -> tuple[Count, OperationKind]:
+def _flop_counter(overload: Overload) -> tuple[Count, OperationKind]:
     """Returns the function that counts the FLOPs of an overload, and their kind."""
     name, twin = _functional_variant(overload)
     tags = {*overload.tags, *twin.tags}
@@ -132,7 +132,7 @@ def _flop_counter(overload: Any) -> tuple[Count, OperationKind]:
     return _unknown, OTHER
 
 
-def _functional_variant(overload: Any) -> tuple[str, Any]:
+def _functional_variant(overload: Overload) -> tuple[str, Any]:
     """For `relu_` the name and the overload of `relu`, which has the formula, and tags that the former lacks."""
     full = schema_of(overload).name
     name = base_name(full)
@@ -143,7 +143,7 @@ def _functional_variant(overload: Any) -> tuple[str, Any]:
     return name, getattr(packet, overload_name_of(overload), overload)
 
 
-def _is_free(overload: Any, tags: set[torch.Tag]) -> bool:
+def _is_free(overload: Overload, tags: set[torch.Tag]) -> bool:
     """Views, their copies, and what makes a tensor of no tensor."""
     signature = signature_of(overload)
     view = signature.views is not None and signature.is_pure

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.private import FakeTensor, sparse_entry_count
+from modulekg_widgets.engine.torch_runtime.private import FakeTensor, Overload, sparse_entry_count
+from modulekg_widgets.engine.torch_runtime.pytree import SEQUENCES, Args, Kwargs
 
 SPARSE_LAYOUTS = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
@@ -35,11 +36,11 @@ class Value:
 class RecordedCall(Protocol):
     """One call of an operator."""
 
-    overload: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    overload: Overload
+    args: Args
+    kwargs: Kwargs
     inputs: list[Any]  # the values among the arguments, in order
-    result: Any
+    result: object
 
     @property
     def where(self) -> str:
@@ -61,7 +62,7 @@ def nodes_in(value: Any) -> list[Any]:
     """The values in a recorded structure, in order."""
     if isinstance(value, Value):
         return [value]
-    return [node for part in value for node in nodes_in(part)] if isinstance(value, list | tuple) else []
+    return [node for part in value for node in nodes_in(part)] if isinstance(value, SEQUENCES) else []
 
 
 def meta_tensor(value: Value) -> torch.Tensor:

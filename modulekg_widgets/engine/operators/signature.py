@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.private import has_kernel, schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, has_kernel, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Kwargs
 
 # calls that only ask about a tensor
 _METADATA_QUERIES = {
@@ -43,7 +44,7 @@ class Signature:
         "writes_by_keyword",
     )
 
-    def __init__(self, overload: Any) -> None:
+    def __init__(self, overload: Overload) -> None:
         schema = schema_of(overload)
         self.overload = overload
         self.is_metadata_query = schema.name in _METADATA_QUERIES
@@ -102,11 +103,11 @@ def overloads_of(name: str) -> list[Any]:
 
 
 @cache
-def signature_of(overload: Any) -> Signature:
+def signature_of(overload: Overload) -> Signature:
     """The facts about an overload, read from its schema once."""
     return Signature(overload)
 
 
-def with_meta_device(kwargs: dict[str, Any]) -> dict[str, Any]:
+def with_meta_device(kwargs: Kwargs) -> dict[str, Any]:
     """The keywords of a factory or a copy, its device changed to meta."""
     return {**kwargs, "device": torch.device("meta")}

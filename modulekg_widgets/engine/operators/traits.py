@@ -1,9 +1,9 @@
 """Traits of operators: what they do with values beyond axes, one table for rules, dry runs, masks and criteria.
 
 A row names ATen operators (without the underscore of in-place variants) and sets their traits, as
-`SOFTMAX = row("_softmax softmax", reads_whole=True, is_softmax=True)`. Axis rules are registered for the names of a
-row, so that a family of operators is listed once; an operator may be in several rows. What is in none is pointwise if
-torch tags it so, and has no other trait. To let an operator behave as a known one, add its name to that row.
+`SOFTMAX = add_traits("_softmax softmax", reads_whole=True, is_softmax=True)`. Axis rules are registered for the names
+of a row, so that a family of operators is listed once; an operator may be in several rows. What is in none is pointwise
+if torch tags it so, and has no other trait. To let an operator behave as a known one, add its name to that row.
 
 >>> traits_named("aten::relu_").keeps_numbers, traits_named("aten::sort").reads_whole
 (True, True)
@@ -19,7 +19,7 @@ import torch
 from modulekg_widgets.engine.operators.arguments import Arguments, schema_reading
 from modulekg_widgets.engine.operators.signature import base_name, overloads_of
 from modulekg_widgets.engine.operators.user_operators import cached_by_overload
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
 
 CHANNELS, LAST, GROUPS, LENGTH = "channels", "last dimensions", "groups", "length of a weight"  # what norms run over
 MATRIX_PRODUCT, VECTOR_PRODUCT, LINEAR, BILINEAR = "product", "vector product", "linear", "bilinear"
@@ -68,7 +68,7 @@ POINTWISE = Traits(pointwise=True)
 _table: dict[str, Traits] = {}
 
 
-def row(names: str, **traits: Any) -> tuple[str, ...]:
+def add_traits(names: str, **traits: Any) -> tuple[str, ...]:
     """Adds traits to the table for some operators, and returns their full names."""
     found = tuple(name if "::" in name else f"aten::{name}" for name in names.split())
     for name in found:
@@ -78,48 +78,48 @@ def row(names: str, **traits: Any) -> tuple[str, ...]:
 
 # ------------------------------------------------------------------- moving elements
 
-VIEW = row("view _unsafe_view reshape _reshape_alias view_copy _reshape_copy", moves=True, reshapes=True)
-EXPAND = row("expand expand_as expand_copy broadcast_to", moves=True)
-PERMUTE = row("permute permute_copy", moves=True, reorders=True)
-TRANSPOSE = row("transpose swapaxes swapdims transpose_copy", moves=True, reorders=True)
-REVERSE = row("t numpy_T t_copy", moves=True, reorders=True)
-MOVEDIM = row("movedim", moves=True, reorders=True)
-SQUEEZE = row("squeeze squeeze_copy", moves=True)
-UNSQUEEZE = row("unsqueeze unsqueeze_copy", moves=True)
-REPEAT = row("repeat tile", moves=True)
-REPEAT_INTERLEAVE = row("repeat_interleave", moves=True)
-AS_STRIDED = row("as_strided as_strided_copy", moves=True)
-CAT = row("cat concat concatenate", moves=True)
-SPLIT = row(
+VIEW = add_traits("view _unsafe_view reshape _reshape_alias view_copy _reshape_copy", moves=True, reshapes=True)
+EXPAND = add_traits("expand expand_as expand_copy broadcast_to", moves=True)
+PERMUTE = add_traits("permute permute_copy", moves=True, reorders=True)
+TRANSPOSE = add_traits("transpose swapaxes swapdims transpose_copy", moves=True, reorders=True)
+REVERSE = add_traits("t numpy_T t_copy", moves=True, reorders=True)
+MOVEDIM = add_traits("movedim", moves=True, reorders=True)
+SQUEEZE = add_traits("squeeze squeeze_copy", moves=True)
+UNSQUEEZE = add_traits("unsqueeze unsqueeze_copy", moves=True)
+REPEAT = add_traits("repeat tile", moves=True)
+REPEAT_INTERLEAVE = add_traits("repeat_interleave", moves=True)
+AS_STRIDED = add_traits("as_strided as_strided_copy", moves=True)
+CAT = add_traits("cat concat concatenate", moves=True)
+SPLIT = add_traits(
     "split split_with_sizes chunk unsafe_split unsafe_chunk unsafe_split_with_sizes split_copy split_with_sizes_copy"
     " tensor_split", moves=True,
 )  # fmt: skip
-SLICE = row("slice slice_copy narrow narrow_copy", moves=True)
-SELECT = row("select select_copy", moves=True, selects=True)
-UNBIND = row("unbind unbind_copy", moves=True)
-PAD = row("constant_pad_nd pad", moves=True)
-PIXEL_SHUFFLE = row("pixel_shuffle", reshapes=True)
-PIXEL_UNSHUFFLE = row("pixel_unshuffle", reshapes=True)
-CHANNEL_SHUFFLE = row("channel_shuffle native_channel_shuffle", reshapes=True)
-IM2COL = row("im2col", reshapes=True)
-COL2IM = row("col2im", reshapes=True)
-row("view reshape _unsafe_view expand", asks_for_sizes=True)
-row("split split_with_sizes", splits=True)
-row("view _unsafe_view expand squeeze unsqueeze", keeps_indices=True)
+SLICE = add_traits("slice slice_copy narrow narrow_copy", moves=True)
+SELECT = add_traits("select select_copy", moves=True, selects=True)
+UNBIND = add_traits("unbind unbind_copy", moves=True)
+PAD = add_traits("constant_pad_nd pad", moves=True)
+PIXEL_SHUFFLE = add_traits("pixel_shuffle", reshapes=True)
+PIXEL_UNSHUFFLE = add_traits("pixel_unshuffle", reshapes=True)
+CHANNEL_SHUFFLE = add_traits("channel_shuffle native_channel_shuffle", reshapes=True)
+IM2COL = add_traits("im2col", reshapes=True)
+COL2IM = add_traits("col2im", reshapes=True)
+add_traits("view reshape _unsafe_view expand", asks_for_sizes=True)
+add_traits("split split_with_sizes", splits=True)
+add_traits("view _unsafe_view expand squeeze unsqueeze", keeps_indices=True)
 # what torch may run before the view of a reshape that has to copy
-BEFORE_VIEWS = row("clone empty copy unsqueeze as_strided")
+BEFORE_VIEWS = add_traits("clone empty copy unsqueeze as_strided")
 
-INDEX = row("index _unsafe_index _unsafe_masked_index")
-INDEX_PUT = row("index_put _index_put_impl _unsafe_index_put _unsafe_masked_index_put_accumulate")
-INDEX_SELECT = row("index_select", index="index")
-GATHER = row("gather", index="index")
-INDEX_WRITE = row("index_add index_copy index_reduce index_fill", index="index")
-row("index index_put", index="indices")
+INDEX = add_traits("index _unsafe_index _unsafe_masked_index")
+INDEX_PUT = add_traits("index_put _index_put_impl _unsafe_index_put _unsafe_masked_index_put_accumulate")
+INDEX_SELECT = add_traits("index_select", index="index")
+GATHER = add_traits("gather", index="index")
+INDEX_WRITE = add_traits("index_add index_copy index_reduce index_fill", index="index")
+add_traits("index index_put", index="indices")
 
 # -------------------------------------------------------------- element by element
 
 # pointwise in effect, though torch tags neither them nor, for those that write in place, their namesakes
-ELEMENTWISE = row(
+ELEMENTWISE = add_traits(
     "__and__ __iand__ __ior__ __irshift__ __or__ _add_relu _conj _conj_copy _fake_quantize_learnable_per_tensor_affine"
     " _masked_scale _neg_view _neg_view_copy _pin_memory _to_copy alias alias_copy clone complex contiguous copy detach"
     " detach_copy empty_like fake_quantize_per_tensor_affine_cachemask fill floor_divide full_like hardswish lift"
@@ -127,73 +127,77 @@ ELEMENTWISE = row(
     " prims::neg prims::sub resolve_conj resolve_neg zero zeros_like",
     pointwise=True,
 )
-COPY = row("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
-row("lift lift_fresh alias detach", is_bookkeeping=True)
-row("contiguous", keeps_zero=True)
-row(
+COPY = add_traits("_to_copy clone detach alias", copies=True, keeps_zero=True, keeps_indices=True)
+add_traits("lift lift_fresh alias detach", is_bookkeeping=True)
+add_traits("contiguous", keeps_zero=True)
+add_traits(
     "view _unsafe_view permute transpose t squeeze unsqueeze expand slice select clone detach alias relu"
     " max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices", keeps_numbers=True,
 )  # fmt: skip
-row("lift_fresh", keeps_indices=True)
-row("equal")  # one answer for Python, though torch tags it as pointwise
-row("mul", pointwise=True, multiplies=True, keeps_zero=True)
-row("add mul maximum minimum", pointwise=True, commutes=True)
-row(
+add_traits("lift_fresh", keeps_indices=True)
+add_traits("equal")  # one answer for Python, though torch tags it as pointwise
+add_traits("mul", pointwise=True, multiplies=True, keeps_zero=True)
+add_traits("add mul maximum minimum", pointwise=True, commutes=True)
+add_traits(
     "add mul maximum minimum sub div neg abs exp relu pow tanh sigmoid square sqrt clone detach _to_copy alias"
     " contiguous", pointwise=True, keeps_symmetry=True,
 )  # fmt: skip
 
 # --------------------------------------------------------- whole dimensions, normalisation
 
-REDUCE = row(
+REDUCE = add_traits(
     "mean sum nansum nanmean amax amin aminmax prod var std var_mean std_mean any all logsumexp linalg_vector_norm norm"
     " count_nonzero linalg_norm max min median nanmedian mode kthvalue _aminmax linalg__powsum _is_all_true"
     " _is_any_true hash_tensor",
     reads_whole=True,
 )
-SOFTMAX = row("_softmax _safe_softmax softmax", reads_whole=True, is_softmax=True)
-LOG_SOFTMAX = row("_log_softmax log_softmax", reads_whole=True)
-CUMULATE = row(
+SOFTMAX = add_traits("_softmax _safe_softmax softmax", reads_whole=True, is_softmax=True)
+LOG_SOFTMAX = add_traits("_log_softmax log_softmax", reads_whole=True)
+CUMULATE = add_traits(
     "cumsum cumprod cummax cummin logcumsumexp _cummax_helper _cummin_helper _logcumsumexp", reads_whole=True
 )
-SORT = row("sort topk argsort msort", reads_whole=True)
-BATCH_NORM = row(
+SORT = add_traits("sort topk argsort msort", reads_whole=True)
+BATCH_NORM = add_traits(
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
     " _native_batch_norm_legit_functional batch_norm cudnn_batch_norm miopen_batch_norm _batch_norm_no_update"
     " _batch_norm_with_update _batch_norm_impl_index batch_norm_elemt batch_norm_stats batch_norm_update_stats"
     " _batch_norm_with_update_functional",
     normalizes=CHANNELS,
 )
-INSTANCE_NORM = row("instance_norm", normalizes=CHANNELS)
-LAYER_NORM = row("native_layer_norm layer_norm _fused_rms_norm rms_norm", normalizes=LAST, reads_whole=True,
-                 sizes=(("normalized_shape", LAST),))  # fmt: skip
-GROUP_NORM = row("native_group_norm group_norm", normalizes=GROUPS, reads_whole=True,
-                 sizes=(("C", CHANNELS), ("group", GROUPS), ("num_groups", GROUPS)))  # fmt: skip
+INSTANCE_NORM = add_traits("instance_norm", normalizes=CHANNELS)
+LAYER_NORM = add_traits(
+    "native_layer_norm layer_norm _fused_rms_norm rms_norm", normalizes=LAST, reads_whole=True,
+    sizes=(("normalized_shape", LAST),),
+)  # fmt: skip
+GROUP_NORM = add_traits(
+    "native_group_norm group_norm", normalizes=GROUPS, reads_whole=True,
+    sizes=(("C", CHANNELS), ("group", GROUPS), ("num_groups", GROUPS)),
+)  # fmt: skip
 # what gradients in forward run backwards through: they go by all indices as well
-row("native_layer_norm_backward _fused_rms_norm_backward", reads_whole=True, sizes=(("normalized_shape", LAST),))
-row("native_group_norm_backward", reads_whole=True, sizes=(("C", CHANNELS), ("group", GROUPS)))
-row("_softmax_backward_data _log_softmax_backward_data", reads_whole=True)
-WEIGHT_NORM = row("_weight_norm_interface _weight_norm", normalizes=LENGTH)
-row("native_batch_norm batch_norm cudnn_batch_norm miopen_batch_norm", writes_buffers=True)
+add_traits("native_layer_norm_backward _fused_rms_norm_backward", reads_whole=True, sizes=(("normalized_shape", LAST),))
+add_traits("native_group_norm_backward", reads_whole=True, sizes=(("C", CHANNELS), ("group", GROUPS)))
+add_traits("_softmax_backward_data _log_softmax_backward_data", reads_whole=True)
+WEIGHT_NORM = add_traits("_weight_norm_interface _weight_norm", normalizes=LENGTH)
+add_traits("native_batch_norm batch_norm cudnn_batch_norm miopen_batch_norm", writes_buffers=True)
 
 # --------------------------------------------------------------------------- layers
 
-MATMUL = row("mm bmm matmul _int_mm", layer=MATRIX_PRODUCT)
-ADDMM = row("addmm baddbmm addbmm _addmm_activation", layer=MATRIX_PRODUCT)
-SPARSE_MATMUL = row("_sparse_mm _sparse_sparse_matmul _sparse_mm_reduce_impl")
-SPARSE_ADDMM = row("_sparse_addmm sparse_sampled_addmm")
-MATVEC = row("mv addmv", layer=VECTOR_PRODUCT)
-LINEAR_LAYER = row("linear", layer=LINEAR)
-TRILINEAR = row("_trilinear", layer=BILINEAR)
-CONVOLUTIONS = row(
+MATMUL = add_traits("mm bmm matmul _int_mm", layer=MATRIX_PRODUCT)
+ADDMM = add_traits("addmm baddbmm addbmm _addmm_activation", layer=MATRIX_PRODUCT)
+SPARSE_MATMUL = add_traits("_sparse_mm _sparse_sparse_matmul _sparse_mm_reduce_impl")
+SPARSE_ADDMM = add_traits("_sparse_addmm sparse_sampled_addmm")
+MATVEC = add_traits("mv addmv", layer=VECTOR_PRODUCT)
+LINEAR_LAYER = add_traits("linear", layer=LINEAR)
+TRILINEAR = add_traits("_trilinear", layer=BILINEAR)
+CONVOLUTIONS = add_traits(
     "convolution _convolution mkldnn_convolution cudnn_convolution convolution_overrideable", layer=CONVOLUTION
 )
-DEFORMABLE = row("torchvision::deform_conv2d", layer=CONVOLUTION)
-EMBEDDING_TABLE = row("embedding", layer=EMBEDDING)
-EMBEDDING_BAG = row("embedding_bag _embedding_bag _embedding_bag_forward_only", layer=EMBEDDING)
-RECURRENT_LAYER = row("lstm gru rnn_tanh rnn_relu", layer=RECURRENT)
-MKLDNN_RNN = row("mkldnn_rnn_layer", layer=RECURRENT)
-ATTENTION = row(
+DEFORMABLE = add_traits("torchvision::deform_conv2d", layer=CONVOLUTION)
+EMBEDDING_TABLE = add_traits("embedding", layer=EMBEDDING)
+EMBEDDING_BAG = add_traits("embedding_bag _embedding_bag _embedding_bag_forward_only", layer=EMBEDDING)
+RECURRENT_LAYER = add_traits("lstm gru rnn_tanh rnn_relu", layer=RECURRENT)
+MKLDNN_RNN = add_traits("mkldnn_rnn_layer", layer=RECURRENT)
+ATTENTION = add_traits(
     "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention"
     " _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
     " _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_attention_math"
@@ -203,26 +207,26 @@ ATTENTION = row(
 
 # --------------------------------------------------------- linear algebra, random numbers
 
-row("linalg_inv_ex linalg_matrix_exp linalg_pinv", keeps_symmetry=True)
-row("linalg_pinv", triangle=("self", "hermitian"))
-row("linalg_matrix_rank", triangle=("input", "hermitian"))
-row("_linalg_eigh _cholesky_solve_helper triangular_solve", triangle=("A", None))
-row(
+add_traits("linalg_inv_ex linalg_matrix_exp linalg_pinv", keeps_symmetry=True)
+add_traits("linalg_pinv", triangle=("self", "hermitian"))
+add_traits("linalg_matrix_rank", triangle=("input", "hermitian"))
+add_traits("_linalg_eigh _cholesky_solve_helper triangular_solve", triangle=("A", None))
+add_traits(
     "linalg_eigh linalg_eigvalsh linalg_cholesky linalg_cholesky_ex cholesky cholesky_inverse linalg_ldl_factor"
     " linalg_ldl_factor_ex linalg_solve_triangular linalg_matrix_sqrth",
     triangle=("self", None),
 )
-row("cholesky_solve", triangle=("input2", None))
-row("linalg_ldl_solve", triangle=("LD", None))
-row("native_dropout dropout", noise=DROPPED)
-row("bernoulli bernoulli_", noise=FLIPPED)
-row("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
+add_traits("cholesky_solve", triangle=("input2", None))
+add_traits("linalg_ldl_solve", triangle=("LD", None))
+add_traits("native_dropout dropout", noise=DROPPED)
+add_traits("bernoulli bernoulli_", noise=FLIPPED)
+add_traits("uniform_ normal_ exponential_ rand_like randn_like", noise=FILLED)
 
 # ----------------------------------------------------------------------------- look-up
 
 
 @cached_by_overload
-def traits_of(overload: Any) -> Traits:
+def traits_of(overload: Overload) -> Traits:
     """Returns the traits of an operator, or of the operator in its `like=`."""
     read = schema_reading(overload).overload
     name = schema_of(read).name

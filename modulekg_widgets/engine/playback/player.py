@@ -24,9 +24,16 @@ from modulekg_widgets.engine.playback.steps import CachedOutput, CallRecorder, F
 from modulekg_widgets.engine.playback.summaries import TopOutputs, item_count, top_outputs
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
-from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, with_tensors
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, unwrapped
+from modulekg_widgets.engine.torch_runtime.pytree import (
+    Args,
+    Kwargs,
+    call_arguments,
+    input_tensors,
+    list_hint,
+    with_tensors,
+)
 from modulekg_widgets.engine.torch_runtime.rng import PythonGenerators, process_states
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
 
 CACHE_BYTES = 64 << 20  # bytes of outputs that are kept between two questions
 CLOSED = "the model was let go by close(): there is nothing left to run"
@@ -89,7 +96,7 @@ class Playback:
         return self.paths.path(index)
 
     @property
-    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def inputs(self) -> tuple[Args, Kwargs]:
         """The inputs of the pass."""
         if self._inputs is None:
             raise TraceError(CLOSED)

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -32,9 +31,9 @@ from modulekg_widgets.engine.playback.summaries import (
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 
 MAX_STEPS = 10_000
 SKETCH_SIDE = 24  # pixels of the longer side of a channel in a sketch
@@ -113,7 +112,7 @@ class CallRecorder:
         if self.failed is None and self.steps:
             self.failed = 0  # the model's own code, outside of its call
 
-    def finish(self, result: Any) -> None:
+    def finish(self, result: object) -> None:
         """Ends the recording; an output that is returned as (batch, classes) is marked as the result."""
         self.failed = None
         tensor = main_tensor(result)
@@ -128,12 +127,12 @@ class CallRecorder:
 
     # ------------------------------------------------------------- the hooks
 
-    def on_enter(self, module: nn.Module, args: Any) -> None:
+    def on_enter(self, module: nn.Module, args: Args) -> None:
         """A module is called."""
         if threading.get_ident() == self._thread:
             self._open.append(self._begin_step(module, args))
 
-    def on_exit(self, module: nn.Module, args: Any, kwargs: Any, output: Any = _RAISED) -> None:
+    def on_exit(self, module: nn.Module, args: Args, kwargs: Kwargs, output: object = _RAISED) -> None:
         """A module's call ended; when it raised, torch passes neither keywords nor an output."""
         if threading.get_ident() != self._thread or not self._open:
             return
@@ -150,7 +149,7 @@ class CallRecorder:
         except Exception:  # noqa: BLE001 - an output that cannot be read must not end the user's forward
             step.statistics, step.top = None, None
 
-    def _begin_step(self, module: nn.Module, args: Any) -> ForwardStep | None:
+    def _begin_step(self, module: nn.Module, args: Args) -> ForwardStep | None:
         place = self._index_of.get(id(module))
         if place is None:
             return None
@@ -166,7 +165,7 @@ class CallRecorder:
             step.inputs = ()
         return step
 
-    def _add_inputs(self, step: ForwardStep, value: Any) -> None:
+    def _add_inputs(self, step: ForwardStep, value: object) -> None:
         step.inputs += layouts(value)
         step.sources += tuple(self._number(tensor) for _, tensor in tensors(value))
 
@@ -176,7 +175,7 @@ class CallRecorder:
         if self.failed is None:
             self.failed = step.index  # the innermost one leaves first
 
-    def _end_step(self, step: ForwardStep, module: nn.Module, kwargs: Any, output: Any) -> None:
+    def _end_step(self, step: ForwardStep, module: nn.Module, kwargs: Kwargs, output: object) -> None:
         if kwargs:
             self._add_inputs(step, kwargs)
         step.outputs = layouts(output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -49,7 +48,7 @@ class TopOutputs:
     entries: tuple[tuple[tuple[int, ...], float, float | None], ...]
 
 
-def layouts(value: Any) -> tuple[TensorLayout, ...]:
+def layouts(value: object) -> tuple[TensorLayout, ...]:
     """Returns the layouts of all tensors among the inputs or outputs of a call."""
     found = []
     for name, tensor in tensors(value):
@@ -59,7 +58,7 @@ def layouts(value: Any) -> tuple[TensorLayout, ...]:
     return tuple(found)
 
 
-def main_tensor(value: Any) -> Tensor | None:
+def main_tensor(value: object) -> Tensor | None:
     """The tensor that statistics and pictures are of: the first one."""
     return next((tensor for _, tensor in tensors(value)), None)
 

@@ -27,10 +27,10 @@ from modulekg_widgets.engine.profiling.timing import (
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors
-from modulekg_widgets.engine.torch_runtime.state import set_mode, unwrapped
+from modulekg_widgets.engine.torch_runtime.pytree import Args, call_arguments, input_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.flops import sum_by_module
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -77,7 +77,7 @@ class _CallTimes:
         self._open: list[int] = []
         self._thread = threading.get_ident()
 
-    def on_enter(self, module: nn.Module, args: Any) -> None:
+    def on_enter(self, module: nn.Module, args: Args) -> None:
         index = self._index_of.get(id(module))
         if threading.get_ident() != self._thread or index is None:
             return
@@ -183,7 +183,7 @@ class CutPlan(Protocol):
         ...
 
 
-def profile(graph: Dataflow, args: Any, kwargs: Mapping[str, Any] | None, plan: CutPlan | None) -> pd.DataFrame:
+def profile(graph: Dataflow, args: Args, kwargs: Mapping[str, Any] | None, plan: CutPlan | None) -> pd.DataFrame:
     """Returns the profile as a table; raises `TraceError` without data to run on."""
     if graph.error is not None:
         raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)

@@ -13,12 +13,11 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, printable
 from modulekg_widgets.engine.identity.walk import Walk
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, unwrapped
+from modulekg_widgets.engine.torch_runtime.pytree import Call, tensors, with_tensors
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 Mark = Any  # a moment: seconds, or an event of the device
 WARM_UP = 2  # passes that are not counted: the first ones allocate memory and choose kernels
 MIN_ROUNDS, MAX_ROUNDS = 7, 200  # passes that are

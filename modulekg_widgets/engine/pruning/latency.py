@@ -28,8 +28,8 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import CutSandbox, run_as_cut
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def compare_latency(
     """Time the model with one set of edits and with another, in turn."""
 
     def beside(uncut: TimedModel) -> LatencyComparison:
-        with disable_current_modes():  # of that look, for which the model itself is out of bounds
+        with disable_current_modes():  # of that sandbox, for which the model itself is out of bounds
             return time_cut_copy(model, after, call, lambda cut: _interleaved_runs(uncut, cut, min_runs, seconds))
 
     if before.tensors or before.attributes or before.removal:
@@ -76,11 +76,11 @@ def operator_times(flow: Dataflow, exclusive: Mapping[str, float]) -> dict[int, 
     for operator in flow.operators:
         if flops := operator_flops(operator):
             by_module[_measured_module(operator.module, exclusive)].append((operator, flops))
-    found: dict[int, float] = {}
+    times: dict[int, float] = {}
     for path, own in by_module.items():
         each = exclusive.get(path, 0.0) / sum(flops for _, flops in own)
-        found |= {operator.index: each * flops for operator, flops in own}
-    return found
+        times |= {operator.index: each * flops for operator, flops in own}
+    return times
 
 
 def _measured_module(path: str, exclusive: Mapping[str, float]) -> str:
@@ -104,10 +104,10 @@ def times_by_size(flow: Dataflow, device: Hashable, measure: Callable[[], Mappin
     """
     sizes = {operator.index: (device, _size_key(operator)) for operator in flow.operators if operator_flops(operator)}
     if any(size not in _measured for size in sizes.values()):
-        found = defaultdict(list)
+        times = defaultdict(list)
         for index, taken in measure().items():
-            found[sizes[index]].append(taken)
-        for size, taken in found.items():
+            times[sizes[index]].append(taken)
+        for size, taken in times.items():
             _measured.setdefault(size, statistics.fmean(taken))
     return {index: _measured[size] for index, size in sizes.items()}
 
@@ -117,7 +117,7 @@ def _size_key(operator: OperatorNode) -> Hashable:
     return str(operator.overload), _hashable(operator.args), _hashable(operator.kwargs)
 
 
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: object) -> Hashable:
     if isinstance(value, DataNode):
         return tuple(value.shape), str(value.dtype)
     if isinstance(value, list | tuple):
@@ -182,18 +182,18 @@ class Stopwatch:
 
     def _exclusive_times(self) -> dict[str, float]:
         """Exclusive milliseconds of each module, by path."""
-        found = self._measured_once(
+        times = self._measured_once(
             ("modules",),
             lambda: self._time_uncut(lambda timed: module_times([timed], seconds=QUICK_SECONDS)[0].exclusive),
         )
-        return {self.walked.path(index): taken for index, taken in found.items()}
+        return {self.walked.path(index): taken for index, taken in times.items()}
 
     def _time_uncut(self, run: Callable[[TimedModel], T]) -> T:
         if self._base_edits.removal:
             return time_cut_copy(self.graph.model, self._base_edits, self.graph.call, run)
         return timed_on_copy(self.graph.model, self.walked, self.graph.call, run)
 
-    def _measured_once(self, key: tuple[Hashable, ...], measure: Any) -> Any:
+    def _measured_once(self, key: tuple[Hashable, ...], measure: Callable[[], T]) -> T:
         known = _measurements.setdefault(self.graph, {})
         key = (*self._place, *key)
         if key not in known:

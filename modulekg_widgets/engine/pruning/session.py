@@ -9,9 +9,9 @@ editor in `widgets/mask_editor` sends its messages here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,10 @@ from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNa
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.identity.weights import weight_fingerprint
 from modulekg_widgets.engine.pruning.blocks.block_scoring import BlockScores, editor_block_scores
+from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.importance.importance import criteria
-from modulekg_widgets.engine.pruning.plan.draft import Draft
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.recover.recovery import recalibrate as renew_statistics
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
@@ -53,13 +55,13 @@ class OriginalSizes:
     def by_path(self, model: nn.Module) -> dict[str, int]:
         """The counts by present module path; those of removed modules count where they were."""
         paths = {id(module): path for path, module in model.named_modules()}
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, count in self._counts.items():
             while number not in paths and number in self._parents:
                 number = self._parents[number]
             if count and number in paths:
-                found[paths[number]] = found.get(paths[number], 0) + count
-        return found
+                counts[paths[number]] = counts.get(paths[number], 0) + count
+        return counts
 
 
 # ----------------------------------------
@@ -74,7 +76,7 @@ class Operation(NamedTuple):
     """One mask or cut that was applied to the model, with its plan and receipt."""
 
     stage: str
-    receipt: Any
+    receipt: Receipt
     plan: PruningPlan
     weights: str = ""  # a digest of them afterwards, where recalibration may follow
     recalibrated: bool = False
@@ -92,14 +94,19 @@ class PruningSession:
     """A model with its draft; the model changes by `mask`, `cut` and `undo` alone."""
 
     def __init__(
-        self, model: Any, args: Any, kwargs: Mapping[str, Any] | None, optimizer: Any, data: UserData | None = None
+        self,
+        model: nn.Module,
+        args: object,
+        kwargs: Mapping[str, object] | None,
+        optimizer: Optimizers | None,
+        data: UserData | None = None,
     ) -> None:
         self.model, self.args, self.kwargs = model, args, kwargs
         self.data = UserData() if data is None else data
         self.title = hierarchy(model).root.class_name
         self.draft = Draft(trace(model, args, kwargs))
         self.generation = 1  # how often the model has been traced: each time its axes may be others
-        self.importances: dict[str, Any] = {name: name for name in criteria}
+        self.importances: dict[str, object] = {name: name for name in criteria}
         if self.data.has_sensitivity:
             self.importances[SENSITIVITY] = SENSITIVITY
         self._optimizer = optimizer
@@ -193,14 +200,13 @@ class PruningSession:
             self.evaluate()
 
     def _cut(self, plan: PruningPlan, recalibrate: bool) -> None:
-        more = {"recalibrate": self._batches} if recalibrate else {}
-        receipt = plan.cut(self.model, self._optimizer, **more)
+        receipt = plan.cut(self.model, self._optimizer, recalibrate=self._batches if recalibrate else None)
         weights = "" if self.data.batches is None else self._digest()
         count = len(self._evaluations.entries)
         self._operations.append(Operation(CUT, receipt, plan, weights, recalibrate, count))
 
     @property
-    def _batches(self) -> Any:
+    def _batches(self) -> Iterable[object]:
         if self.data.batches is None:
             raise CutError("recalibration renews statistics from batches: pass batches=, a list or a DataLoader")
         return self.data.batches
@@ -259,7 +265,7 @@ class PruningSession:
         """The sensitivity of the present model, masks ignored; None if it is not computed yet."""
         return self._sensitivity_results.get(self._sensitivity_key()) if self._sensitivity_results else None
 
-    def needs_sensitivity_run(self, name: Any) -> bool:
+    def needs_sensitivity_run(self, name: object) -> bool:
         """True if an importance needs a sensitivity run before it can rank."""
         return isinstance(name, str) and self.is_comparable(name) and self.sensitivity_result is None
 
@@ -278,17 +284,17 @@ class PruningSession:
 
     def _sensitivity_now(self) -> SensitivityResult:
         """The sensitivity, computed at once."""
-        found = self.sensitivity_result
-        if found is None:
+        result = self.sensitivity_result
+        if result is None:
             with tqdm(desc=SENSITIVITY, unit="index", delay=2, leave=False) as bar:
                 for done, bar.total in self.compute_sensitivity():
                     bar.update(done - bar.n)
-            found = self._sensitivity_results[self._sensitivity_key()]
-        return found
+            result = self._sensitivity_results[self._sensitivity_key()]
+        return result
 
     # ---------------------------------------------------------- importance
 
-    def add_importance(self, importance: Any) -> str:
+    def add_importance(self, importance: object) -> str:
         """Add an importance to `importances` and return its name."""
         if isinstance(importance, str):
             return importance
@@ -296,7 +302,7 @@ class PruningSession:
         self.importances[name] = importance
         return name
 
-    def select_importance(self, importance: Any) -> str:
+    def select_importance(self, importance: object) -> str:
         """Add an importance that can rank the indices and return its name; raises `CutError` if it cannot."""
         known = dict(self.importances)
         name = self.add_importance(importance)
@@ -334,10 +340,10 @@ class PruningSession:
 
 def _packed_increases(table: pd.DataFrame, draft: Draft) -> bytes:
     """The increases of a table for all axes of a draft in order: float64, NaN where there is none."""
-    found = [np.full(axis.size, np.nan) for axis in draft.axes]
+    increases = [np.full(axis.size, np.nan) for axis in draft.axes]
     for name, part in table.groupby("axis", sort=False)["increase"]:
         with suppress(UnknownAxisError):  # of a pass that is not all of the draft's
             number = draft.axis_number(str(name))
-            if len(part) == len(found[number]) and draft.axes[number].frozen is None:
-                found[number] = part.to_numpy(dtype=np.float64)
-    return b"".join(part.astype("<f8").tobytes() for part in found)
+            if len(part) == len(increases[number]) and draft.axes[number].frozen is None:
+                increases[number] = part.to_numpy(dtype=np.float64)
+    return b"".join(part.astype("<f8").tobytes() for part in increases)

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import batch_count, check_batches
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
-from modulekg_widgets.engine.torch_runtime.state import set_mode
+from modulekg_widgets.engine.torch_runtime.modules import set_mode
 
 Progress = tuple[int, int | None]  # how much is done, and of how much, where that is known
 MAX_VALUES = 20  # of one evaluation
@@ -39,15 +39,15 @@ class Evaluation(NamedTuple):
 class UserData:
     """Batches, a loss and an evaluation function, each optional; raises `CutError` for contradictions."""
 
-    batches: Iterable[Any] | None = None
-    loss: Callable[..., Any] | None = None
-    evaluate: Callable[[Any], Any] | None = None
+    batches: Iterable[object] | None = None
+    loss: Callable[..., object] | None = None
+    evaluate: Callable[[nn.Module], object] | None = None
 
     def __post_init__(self) -> None:
         for name in ("loss", "evaluate"):
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise CutError(f"{name}= is a function: a {printable(type(given).__name__)} was passed")
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise CutError(f"{name}= is a function: a {printable(type(function).__name__)} was passed")
         if self.batches is None:
             if self.loss is not None:
                 raise CutError("loss= is computed on batches: pass batches= too, a list or a DataLoader")
@@ -88,13 +88,13 @@ class UserData:
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             return {}, _text(error)
 
-    def _values(self, found: Any) -> dict[str, float]:
-        if not isinstance(found, Mapping):
+    def _values(self, result: object) -> dict[str, float]:
+        if not isinstance(result, Mapping):
             name = getattr(self.evaluate, "__name__", UNNAMED)
-            found = {name if isinstance(name, str) and name.isidentifier() else UNNAMED: found}
-        if len(found) > MAX_VALUES:
-            raise CutError(f"evaluate gave {len(found)} values: at most {MAX_VALUES} are shown")
-        return {str(name): _number(value) for name, value in found.items()}
+            result = {name if isinstance(name, str) and name.isidentifier() else UNNAMED: result}
+        if len(result) > MAX_VALUES:
+            raise CutError(f"evaluate gave {len(result)} values: at most {MAX_VALUES} are shown")
+        return {str(name): _number(value) for name, value in result.items()}
 
 
 @dataclass
@@ -134,7 +134,7 @@ def _in_eval_mode(model: nn.Module) -> Iterator[None]:
             state["training"] = mode
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """A number, as of a tensor or an array of one element."""
     if isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.nbytes == value.itemsize:
         value = value.item()

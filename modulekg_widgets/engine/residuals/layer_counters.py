@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, index_prefix, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix, module_state
 
 log = logging.getLogger("modulekg_widgets")
 AttributeChanges = dict[str, tuple[Any, Any]]  # by path, before → after
@@ -215,7 +215,7 @@ def _configurations(walked: Walk, places: Mapping[str, int], container: str) -> 
                 yield path, name, value
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     return isinstance(value, nn.Module | torch.Tensor | type) or callable(value)
 
 

@@ -11,8 +11,8 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.residuals.stand_ins import Placeholder
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, index_prefix
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import index_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ NOTHING_REMOVED = ModuleRemoval()
 class ChildrenChange(NamedTuple):
     """The children of a module, before and after."""
 
-    state: dict[str, Any]
+    state: Attributes
     before: dict[str, nn.Module | None]
     after: dict[str, nn.Module | None]
 
@@ -101,7 +101,7 @@ def children_after(walked: Walk, removal: ModuleRemoval) -> list[ChildrenChange]
     ]
 
 
-def _moved_children(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval) -> dict[str, dict[str, nn.Module]]:
+def _moved_children(states: Mapping[str, Attributes], removal: ModuleRemoval) -> dict[str, dict[str, nn.Module]]:
     """The modules that others take over, by new owner and name."""
     found: dict[str, dict[str, nn.Module]] = {}
     for each in removal.moved:
@@ -119,7 +119,7 @@ def _moved_children(states: Mapping[str, dict[str, Any]], removal: ModuleRemoval
 
 
 def _children_change(
-    state: dict[str, Any], gone: Mapping[str, RemovedModule], taken: Mapping[str, nn.Module]
+    state: Attributes, gone: Mapping[str, RemovedModule], taken: Mapping[str, nn.Module]
 ) -> ChildrenChange:
     before = dict(state[MODULES])
     after: dict[str, nn.Module | None] = {}

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -29,10 +29,10 @@ from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, 
 from modulekg_widgets.engine.residuals.trace_equivalence import is_equivalent_trace
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED
+from modulekg_widgets.engine.torch_runtime.modules import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import FakeTensorMode
 from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall
 from modulekg_widgets.engine.tracing.flops import count_flops
 from modulekg_widgets.engine.tracing.trace import (
@@ -78,7 +78,7 @@ def _argument(call: ModuleCall, at: int) -> Argument:
     return Argument(place, None) if isinstance(place, int) else Argument(None, place)
 
 
-def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
+def _result(value: object, output: DataNode, call: ModuleCall) -> Result | Literal[False]:
     """The structure of a result with the output in it; False if it holds more than tensors and None."""
     if value is output:
         return OUTPUT
@@ -88,7 +88,7 @@ def _result(value: Any, output: DataNode, call: ModuleCall) -> Result | Any:
             return None
         argument = _argument(call, at)
         return (ARGUMENT, argument.position, argument.keyword)
-    if type(value) in (tuple, list):
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
         parts = [_result(part, output, call) for part in value]
         return False if any(part is False for part in parts) else (TUPLE if type(value) is tuple else LIST, *parts)
     return None if value is None else False

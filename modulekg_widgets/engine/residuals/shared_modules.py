@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from torch import nn
 
@@ -11,8 +10,8 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.residuals.layer_counters import AttributeChanges
 from modulekg_widgets.engine.residuals.module_removal import MovedModule
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, IndexedChildren, index_prefix
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix
 
 SharedMoves = tuple[list[MovedModule], AttributeChanges]
 
@@ -46,7 +45,7 @@ def moved_shared_modules(
     return moved, attributes
 
 
-def _next_remaining(path: str, states: dict[str, dict[str, Any]], removed: Sequence[str]) -> str | None:
+def _next_remaining(path: str, states: dict[str, Attributes], removed: Sequence[str]) -> str | None:
     """The path of the next remaining module in the container."""
     container, _, name = path.rpartition(".")
     children = states[container][MODULES]
@@ -58,7 +57,7 @@ def _next_remaining(path: str, states: dict[str, dict[str, Any]], removed: Seque
     return next((other for other in behind if other not in removed), None)
 
 
-def _differing_flags(old: dict[str, Any], path: str, new: dict[str, Any]) -> AttributeChanges:
+def _differing_flags(old: Attributes, path: str, new: Attributes) -> AttributeChanges:
     """The flags of a module that differ from those at `path`."""
     flags = {name: value for name, value in old.items() if type(value) is bool and type(new.get(name)) is bool}
     return {f"{path}.{name}": (new[name], value) for name, value in flags.items() if new[name] is not value}

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.modules import registry
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import registry
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 Result = str | None | tuple[Any, ...]  # OUTPUT, None, or ("argument", position, keyword), or ("tuple" or "list", …)
 OUTPUT, ARGUMENT, TUPLE, LIST = "output", "argument", "tuple", "list"
@@ -22,7 +23,7 @@ class Argument:
     position: int | None
     keyword: str | None
 
-    def value_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def value_in(self, args: Args, kwargs: Kwargs) -> Any:
         if self.keyword is not None and self.keyword in kwargs:
             return kwargs[self.keyword]
         return args[0 if self.position is None else self.position]
@@ -55,7 +56,7 @@ class _PlaceholderModule(nn.Module):
         self._argument = argument
         self._result = result
 
-    def _fill_result(self, result: Result, output: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fill_result(self, result: Result, output: torch.Tensor, args: Args, kwargs: Kwargs) -> Any:
         if result is None:
             return None
         if result == OUTPUT:
@@ -69,13 +70,13 @@ class _PlaceholderModule(nn.Module):
 class Unchanged(_PlaceholderModule):
     """Placeholder for a removed residual block: it returns its input."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         return self._fill_result(self._result, self._argument.value_in(args, kwargs), args, kwargs)
 
 
 class Zeros(_PlaceholderModule):
     """Placeholder for a removed residual branch: it returns zeros."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         zeros = torch.zeros_like(self._argument.value_in(args, kwargs))
         return self._fill_result(self._result, zeros, args, kwargs)

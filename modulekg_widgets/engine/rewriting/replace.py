@@ -27,8 +27,8 @@ from modulekg_widgets.engine.rewriting.function_modules.compatibility import (
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.rewriting.undo import ModuleSlot, Rewrite, write_slots
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import is_script
 
 Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
 

@@ -19,8 +19,8 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.function_module import module_matcher
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, unwrapped
 
 
 @explain_keywords("mk.rewrite.get")

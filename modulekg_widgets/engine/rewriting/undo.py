@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class ModuleSlot:
     old: Any
     new: nn.Module
 
-    def put(self, module: Any) -> None:
+    def put(self, module: object) -> None:
         module_state(self.owner)[MODULES][self.key] = module
 
-    def holds(self, module: Any) -> bool:
+    def holds(self, module: object) -> bool:
         return module_state(self.owner)[MODULES].get(self.key) is module
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, FakeTensor, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, FakeTensor, Overload, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 _MODULE_CALL = CALL_CODE
 
 
-def uncaptured_result(func: Any, args: Any, kwargs: Any) -> Any:
+def uncaptured_result(func: Overload, args: Args, kwargs: Kwargs) -> Any:
     """Runs an operator outside all modes if a cached function called it, so that the cache holds real tensors.
 
     To be called where a mode dispatches an operator.

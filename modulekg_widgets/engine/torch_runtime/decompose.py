@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from types import FunctionType
 from typing import Any
@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.torch_runtime.private import (
     HigherOrderOperator,
+    Overload,
     TorchDispatchMode,
     attention_as_products,
     count_compiled_frames,
@@ -24,13 +25,10 @@ from modulekg_widgets.engine.torch_runtime.private import (
     scan_in_parts,
     without_innermost_dispatch_mode,
 )
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs, tensors, with_tensors
 
 # --------------------
 # Higher-order operators, such as cond, scan and flex_attention, as the basic operators that they run.
-
-
-Branch = Callable[..., Any]
 
 
 class OperatorMode(TorchDispatchMode):
@@ -60,13 +58,13 @@ class OperatorMode(TorchDispatchMode):
         self._counts.append(count_compiled_frames(0))
         return super().__enter__()
 
-    def __exit__(self, *error: Any) -> Any:
+    def __exit__(self, *error: object) -> Any:
         count_compiled_frames(self._counts.pop())
         return super().__exit__(*error)
 
 
-def _with_decomposition(dispatch: Callable[..., Any]) -> Callable[..., Any]:
-    def answer(self: OperatorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _with_decomposition(dispatch: Function) -> Function:
+    def answer(self: OperatorMode, func: Overload, types: object, args: Args = (), kwargs: Any = None) -> Any:
         if isinstance(func, HigherOrderOperator):
             self.on_enter_operator(func.name())
             with self:
@@ -76,7 +74,7 @@ def _with_decomposition(dispatch: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def decompose_higher_order(func: Any, args: Sequence[Any], kwargs: dict[str, Any], runs_both_branches: bool) -> Any:
+def decompose_higher_order(func: Overload, args: Args, kwargs: Kwargs, runs_both_branches: bool) -> Any:
     """Runs a higher-order operator as its basic operators; raises `NotImplementedError` for unknown ones."""
     name = func.name()
     if name == "cond":
@@ -89,11 +87,11 @@ def decompose_higher_order(func: Any, args: Sequence[Any], kwargs: dict[str, Any
     return kernel(*args, **kwargs)
 
 
-def _run_branch(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
+def _run_branch(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
-def _run_both_branches(pred: Any, true_fn: Branch, false_fn: Branch, operands: Sequence[Any]) -> Any:
+def _run_both_branches(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     """The results of both branches, of which a tensor says which one counts."""
     if not isinstance(pred, torch.Tensor):
         return _run_branch(pred, true_fn, false_fn, operands)
@@ -113,14 +111,18 @@ def _run_both_branches(pred: Any, true_fn: Branch, false_fn: Branch, operands: S
 class AttentionSlowPath(TorchFunctionMode):
     """Keeps torch's attention layers off their fused path, on which they call no module: that a mode is on does it."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         return func(*args, **(kwargs or {}))
 
 
 class MathAttention(AttentionSlowPath):
     """Runs attention as matrix products, which have second derivatives."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         name = getattr(func, "__name__", None)
         if name == "scaled_dot_product_attention":
             return _attention(*args, **(kwargs or {}))
@@ -129,7 +131,7 @@ class MathAttention(AttentionSlowPath):
         return func(*args, **(kwargs or {}))
 
 
-def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
+def _attention(*args: object, **kwargs: object) -> torch.Tensor:
     return attention_as_products(*args, **kwargs)[0]
 
 
@@ -142,7 +144,9 @@ def _attention_layer(func: FunctionType) -> FunctionType:
 class DecomposedLayers(AttentionSlowPath):
     """Runs recurrent layers step by step as well."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         if getattr(func, "__name__", None) in _RECURRENT and func in _recurrent_decompositions():
             return _recurrent_decompositions()[func](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -159,7 +163,9 @@ class WholeRecurrentLayers(AttentionSlowPath):
         super().__init__()
         self._mode = mode
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         name = getattr(func, "__name__", None)
         if name not in _RECURRENT or kwargs or sys._getframe(1).f_code not in _LAYERS or not is_innermost(self._mode):
             return func(*args, **(kwargs or {}))
@@ -167,11 +173,11 @@ class WholeRecurrentLayers(AttentionSlowPath):
         overload = getattr(getattr(torch.ops.aten, name), "data" if packed else "input")
         return self._in_layers(overload, *args) if args[5 if packed else 4] > 1 else self._whole(overload, args)
 
-    def _whole(self, overload: Any, args: Sequence[Any]) -> Any:
+    def _whole(self, overload: Overload, args: Sequence[Any]) -> Any:
         with without_innermost_dispatch_mode():
             return self._mode.__torch_dispatch__(overload, (), tuple(args), {})
 
-    def _in_layers(self, overload: Any, *args: Any) -> Any:
+    def _in_layers(self, overload: Overload, *args: Any) -> Any:
         """Layer by layer, with dropout between two of them; time comes first from the second one on."""
         at = 2 if isinstance(args[3], list | tuple) else 1
         given, below = list(args), args[0]
@@ -194,7 +200,7 @@ class WholeRecurrentLayers(AttentionSlowPath):
         return (below.transpose(0, 1) if transposed else below, *(torch.cat(every) for every in last))
 
 
-def recurrent_layer_on_meta(overload: Any, args: Sequence[Any]) -> Any:
+def recurrent_layer_on_meta(overload: Overload, args: Args) -> Any:
     """Runs the first time step of a recurrent layer on meta tensors, and returns results for all steps."""
     x, batch_first = args[0], bool(args[8])
     time = 1 if batch_first else 0
@@ -226,7 +232,7 @@ def _recurrent_decompositions() -> dict[Any, Any]:
     return found
 
 
-def _select_by_packing(on_tensors: Any, on_packed: Any, *args: Any, **kwargs: Any) -> Any:
+def _select_by_packing(on_tensors: Any, on_packed: Any, *args: object, **kwargs: object) -> Any:
     """Packed sequences come with the tensor of their batch sizes, the others with a flag in its place."""
     packed = isinstance(args[3], list | tuple)
     return (on_packed if packed else on_tensors)(*args, **kwargs)

@@ -13,16 +13,16 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD, module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
     COMPILED_CALL,
     hooks_of_all_modules_with_kwargs,
     plain_call_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import STANDARD, module_state
+from modulekg_widgets.engine.torch_runtime.pytree import Function
 
 OnEnter = Callable[[nn.Module, Any], Any]
-OnExit = Callable[..., object]
 HOOK_REGISTRIES = {name for name in STANDARD if "hooks" in name}  # also those for states
 
 
@@ -37,7 +37,7 @@ class NoHooks(OrderedDict[Any, Any]):
         super().__init__()
         self.hooked = False  # whether somebody wrote
 
-    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def refuse(self, *args: object, **kwargs: object) -> Any:
         self.hooked = True
         raise HookRegistered
 
@@ -55,7 +55,7 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 @contextmanager
-def global_call_hooks(on_enter: Callable[..., Any], on_exit: Callable[..., Any]) -> Iterator[None]:
+def global_call_hooks(on_enter: Function, on_exit: Function) -> Iterator[None]:
     """Calls `on_enter` before and `on_exit` after each module call in the process, also if the call raises."""
     before = register_module_forward_pre_hook(on_enter)
     try:
@@ -77,11 +77,11 @@ def remove_global_hook(handle: RemovableHandle) -> None:
 class SkippedCall(NamedTuple):
     """The output of a module call that is skipped."""
 
-    output: Any
+    output: object
 
 
 @contextmanager
-def module_call_hooks(copies: Sequence[nn.Module] | None, on_enter: OnEnter, on_exit: OnExit) -> Iterator[None]:
+def module_call_hooks(copies: Sequence[nn.Module] | None, on_enter: OnEnter, on_exit: Function) -> Iterator[None]:
     """Calls `on_enter` before and `on_exit` after each call of these modules, without registering hooks.
 
     `copies` are the modules of a shadow: nothing else is written, and no other thread hears of it; None hears of all
@@ -137,10 +137,10 @@ class _HookedCall:
 
     __slots__ = ("module", "on_enter", "on_exit")
 
-    def __init__(self, module: nn.Module, on_enter: OnEnter, on_exit: OnExit) -> None:
+    def __init__(self, module: nn.Module, on_enter: OnEnter, on_exit: Function) -> None:
         self.module, self.on_enter, self.on_exit = module, on_enter, on_exit
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         given = self.on_enter(self.module, args)
         if type(given) is SkippedCall:
             return given.output

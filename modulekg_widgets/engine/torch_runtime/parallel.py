@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     COPIES_OF_SHARDS,
     FLAT_HANDLE,
@@ -25,7 +26,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     flat_shard,
     flat_views,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, registry, unwrapped
 
 DDP = DistributedDataParallel.__name__
 WRAPPERS = (nn.DataParallel, DistributedDataParallel)  # each keeps the model that it wraps as `module`

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, methodcaller
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, TypeAlias
 
 import torch
 from torch import _tensor_str, nn
@@ -18,10 +18,19 @@ from torch._subclasses.fake_tensor import FakeTensor as FakeTensor  # a tensor w
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode  # makes them
 from torch.nested._internal.nested_tensor import NestedTensor as NestedTensor  # rows of several lengths, jagged
 from torch.utils import _python_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # sees every operator that runs
 from torch.utils._python_dispatch import (
     is_traceable_wrapper_subclass as is_traceable_wrapper_subclass,  # made of others
 )
+
+from modulekg_widgets.engine.torch_runtime.pytree import Function
+
+
+class TorchDispatchMode(_python_dispatch.TorchDispatchMode):
+    """A mode that sees every operator that runs, with a constructor that has types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
 
 # ------------------------------------------------------------------ modules, by what stands in their `__dict__`
 
@@ -35,7 +44,7 @@ PRE_HOOKS = "_forward_pre_hooks"  # of a module, such as the old kinds of spectr
 CALL_HOOKS = frozenset({"_forward_hooks", PRE_HOOKS, BACKWARD_HOOKS, "_backward_pre_hooks"})
 COMPILED_CALL = "_compiled_call_impl"  # stands here: torch calls it in the place of the module, hooks included
 compiled_call_of = attrgetter(COMPILED_CALL)
-plain_call_of: Callable[[nn.Module], Callable[..., Any]] = attrgetter("_call_impl")  # hooks and forward
+plain_call_of: Callable[[nn.Module], Function] = attrgetter("_call_impl")  # hooks and forward
 CALL_CODE = nn.Module._call_impl.__code__  # the frame of a module's call
 OUTER_CALL_CODE = nn.Module._wrapped_call_impl.__code__  # the one around it
 ORIGINAL_MODULE = "_orig_mod"  # the module behind what torch.compile returns
@@ -85,7 +94,9 @@ hook_entry_of: Callable[[Any], Callable[[torch.Tensor], None]] = attrgetter(_ENT
 
 # --------------------------------------------------------------------------------------------------------- tensors
 
+LIST_EXPORTS: frozenset[Function] = frozenset({torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__})
 TensorBase: Any = torch._C.TensorBase  # its descriptors read a tensor whatever its class defines
+frame_at: Callable[[int], FrameType] = sys._getframe  # 0 is the frame of the caller
 DisableTorchFunction = torch._C.DisableTorchFunction  # neither a tensor's class nor a mode answers
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass  # a tensor's class does not answer, a mode does
 version_of: Callable[[torch.Tensor], int] = attrgetter("_version")  # how often it was written
@@ -100,6 +111,7 @@ can_take_data: Callable[..., bool] = torch._has_compatible_shallow_copy_type  # 
 # the norms of many tensors in a given precision, on a GPU by few kernels and without copies
 norms_at_once: Callable[[list[torch.Tensor], float, torch.dtype], Sequence[torch.Tensor]] = vars(torch)["_foreach_norm"]
 values_of_nested: Callable[[torch.Tensor], torch.Tensor] = attrgetter("_values")  # all rows of a jagged tensor
+numbers_of: Callable[[torch.Tensor], list[float]] = methodcaller("tolist")  # of a tensor with one dimension
 sparse_entry_count: Callable[[torch.Tensor], int] = methodcaller(
     "_nnz"
 )  # how many places of a sparse tensor hold something
@@ -108,12 +120,13 @@ PRINT_OPTIONS = _tensor_str.PRINT_OPTS  # of the process
 # -------------------------------------------------------------------------------------------------------- operators
 
 OpOverload = torch._ops.OpOverload  # aten::add.Tensor
+Overload: TypeAlias = "torch._ops.OpOverload[..., Any]"  # its type, whatever it takes and gives
 OpOverloadPacket = torch._ops.OpOverloadPacket  # aten::add
 HigherOrderOperator = torch._ops.HigherOrderOperator  # cond, which takes functions
 SCHEMA = "_schema"  # the signature of an overload
-schema_of: Callable[[Any], Any] = attrgetter(SCHEMA)
-packet_of: Callable[[Any], Any] = attrgetter("_overloadpacket")  # the packet of an overload
-overload_name_of: Callable[[Any], str] = attrgetter("_overloadname")  # "Tensor" of aten::add.Tensor
+schema_of: Callable[[Overload], torch._C.FunctionSchema] = attrgetter(SCHEMA)
+packet_of: Callable[[Overload], OpOverloadPacket] = attrgetter("_overloadpacket")  # the packet of an overload
+overload_name_of: Callable[[Overload], str] = attrgetter("_overloadname")  # "Tensor" of aten::add.Tensor
 PACKET_NAME = "_qualified_op_name"  # "aten::add" of a packet
 packet_name_of: Callable[[Any], str] = attrgetter(PACKET_NAME)
 CUSTOM_NAME = "_qualname"  # the same of what torch.library.custom_op makes
@@ -128,7 +141,7 @@ def decompositions() -> ModuleType:
     return module
 
 
-recurrent_steps: Callable[[Any], Callable[..., Any]] = attrgetter("_rnn_helper")  # of these, for all recurrent layers
+recurrent_steps: Callable[[Any], Function] = attrgetter("_rnn_helper")  # of these, for all recurrent layers
 
 
 # ------------------------------------------------------------------------------------------------ modes of a thread
@@ -195,12 +208,12 @@ def count_compiled_frames(count: int) -> int:
     return -1 if set_count is None else set_count(count)
 
 
-def kernel_in_parts(operator: Any) -> Callable[..., Any] | None:
+def kernel_in_parts(operator: Any) -> Function | None:
     """Returns the kernel of a higher-order operator in terms of basic operators."""
     return operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
-def scan_in_parts(*args: Any, **kwargs: Any) -> Any:
+def scan_in_parts(*args: object, **kwargs: object) -> Any:
     """The kernel of scan without its check that no mode is on."""
     from torch._higher_order_ops.scan import generic_scan
 
@@ -224,6 +237,11 @@ def script_registry(role: str, native: Any) -> Mapping[str, Any]:
 def script_methods(native: Any) -> list[str]:
     """The methods of a compiled module, by name, as the text of their graphs."""
     return [native._get_method(name).graph.str(False) for name in sorted(native._method_names())]
+
+
+def saved_state(value: Any) -> object:
+    """The state that an object of C++ is pickled with."""
+    return value.__getstate__()
 
 
 def can_be_saved(value: Any) -> bool:

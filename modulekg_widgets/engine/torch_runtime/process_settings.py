@@ -99,7 +99,7 @@ def _set_warning_filters(before: list[Any]) -> None:
     getattr(warnings, "_filters_mutated", lambda: None)()  # what was shown once counts anew, as after any change
 
 
-def _attribute(owner: Any, name: str) -> State:
+def _attribute(owner: object, name: str) -> State:
     return partial(getattr, owner, name), partial(setattr, owner, name)
 
 

@@ -6,27 +6,33 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import TraceError, printable
 
+Args: TypeAlias = tuple[Any, ...]  # the positional arguments of a call
+Kwargs: TypeAlias = dict[str, Any]  # its keyword arguments
+Call: TypeAlias = tuple[Args, Kwargs]
+Function: TypeAlias = Callable[..., Any]  # of whatever arguments
+SEQUENCES: tuple[type[Any], ...] = (list, tuple)  # of unknown elements
+T = TypeVar("T")
 MAX_DEPTH = 8  # levels of a structure that counts as plain
 
 
-def tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(value: object, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yields every tensor in `value` with its path, such as `out.logits` or `x[0]`; containers are visited once."""
     return leaves(value, torch.Tensor, name)
 
 
-def with_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+def with_tensors(value: T, change: Callable[[torch.Tensor], object]) -> T:
     """A copy of `value` in which every tensor is what `change` makes of it; what holds no tensor is not copied."""
     return with_leaves(value, torch.Tensor, change)
 
 
-def leaves(value: Any, kind: type, name: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, kind: type[T], name: str = "") -> Iterator[tuple[str, T]]:
     """Every instance of `kind` in `value` with its name."""
     waiting = [(name, value)]
     entered: set[int] = set()
@@ -41,12 +47,12 @@ def leaves(value: Any, kind: type, name: str = "") -> Iterator[tuple[str, Any]]:
             waiting.extend(reversed([(place + step, part) for step, part in inside]))
 
 
-def with_leaves(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+def with_leaves(value: object, kind: type, change: Callable[[Any], object]) -> Any:
     """A copy of `value` in which every instance of `kind` is what `change` makes of it."""
     return _copied(value, kind, change, {})
 
 
-def is_plain_structure(value: Any, kind: type, depth: int = MAX_DEPTH) -> bool:
+def is_plain_structure(value: object, kind: type, depth: int = MAX_DEPTH) -> bool:
     """True if `value` consists of `kind`, numbers, text and None in known containers."""
     if isinstance(value, kind) or type(value) in (int, float, bool, str, type(None)):
         return True
@@ -59,7 +65,7 @@ def nested_rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.values() if tensor.is_nested else tensor
 
 
-def entries(value: Any) -> list[tuple[str, Any]]:
+def entries(value: object) -> list[tuple[str, Any]]:
     """Returns the entries of a container with their path step, as `.logits` or `[0]`."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]" if not isinstance(key, str) else f".{key}", value[key]) for key in value]
@@ -72,7 +78,7 @@ def entries(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def _copied(value: Any, kind: type, change: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+def _copied(value: object, kind: type, change: Callable[[Any], object], made: dict[int, Any]) -> Any:
     if isinstance(value, kind):
         return change(value)
     if id(value) in made:  # a container that stands in several places, or in itself
@@ -89,14 +95,14 @@ def _copied(value: Any, kind: type, change: Callable[[Any], Any], made: dict[int
     elif isinstance(value, Mapping):
         for key in value:
             new[key] = _copied(value[key], kind, change, made)
-    else:
+    elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             if hasattr(value, field.name):  # the way past a frozen dataclass
                 object.__setattr__(new, field.name, _copied(getattr(value, field.name), kind, change, made))
     return new
 
 
-def _shallow_copy(value: Any) -> Any:
+def _shallow_copy(value: object) -> Any:
     """A copy that can be filled: of the same class, or a plain dict where a mapping cannot be copied or written."""
     if isinstance(value, Mapping) and not isinstance(value, MutableMapping):
         return {}
@@ -106,13 +112,13 @@ def _shallow_copy(value: Any) -> Any:
 # -------------------- The inputs of a model: positional and keyword arguments, and the names of their tensors
 
 
-class FromList(tuple[Any, ...]):
+class FromList(Args):
     """Arguments that were passed as a list, which may have been meant as the one argument."""
 
     __slots__ = ()
 
 
-def list_hint(args: tuple[Any, ...]) -> str:
+def list_hint(args: Args) -> str:
     """Returns a hint for error messages when a list was unpacked into arguments; else an empty text."""
     if not isinstance(args, FromList):
         return ""
@@ -120,7 +126,7 @@ def list_hint(args: tuple[Any, ...]) -> str:
     return f". A list is taken apart into arguments: to pass the list itself as one, write `({inside},)`"
 
 
-def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def call_arguments(args: object, kwargs: Mapping[str, Any] | None) -> tuple[Args, Kwargs]:
     """Returns `args` and `kwargs` of the user as a tuple and a dict; a single tensor or a dict is accepted."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise TraceError(f"kwargs is a {printable(type(kwargs).__name__)}: pass a dict of keyword arguments")
@@ -131,7 +137,7 @@ def call_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[A
     return FromList(args) if isinstance(args, list | FromList) else tuple(args), dict(kwargs or {})
 
 
-def input_tensors(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
+def input_tensors(model: nn.Module, args: Args, kwargs: Kwargs) -> list[tuple[str, torch.Tensor]]:
     """The tensors of the inputs in the order of forward's parameters, named after these.
 
     Raises `TraceError` when there is no forward, or the arguments do not fit its signature.

@@ -13,7 +13,8 @@ import torch
 
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.private import address_of, overload_name_of, packet_of, schema_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, address_of, overload_name_of, packet_of, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity, other_threads_compute
 
 State = tuple[Callable[[], Any], Callable[[Any], object]]  # how to read it, and how to write it
@@ -38,7 +39,9 @@ class ReproducibleDraws(OperatorMode):
         self._process = os.getpid()
         self._generators: dict[torch.device, torch.Generator] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if self._check is not None:
             for argument in tensors_in((*args, *kwargs.values())):
@@ -65,7 +68,7 @@ class ReproducibleDraws(OperatorMode):
             generator.manual_seed(self.seed * SEED_STRIDE + self.count)
         return generator
 
-    def _draw(self, func: Any, args: Any, kwargs: dict[str, Any], generator: torch.Generator) -> Any:
+    def _draw(self, func: Overload, args: Args, kwargs: Kwargs, generator: torch.Generator) -> Any:
         if schema_of(func).name == "aten::native_dropout":
             return _dropout(*args, **kwargs, generator=generator)
         with_generator = _generator_overload(func)
@@ -90,7 +93,7 @@ def process_states() -> dict[torch.device, torch.Tensor]:
     return states
 
 
-def is_random(overload: Any) -> bool:
+def is_random(overload: Overload) -> bool:
     """True if the operator returns random numbers."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
@@ -104,12 +107,12 @@ def process_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
-def _is_other_generator(given: Any, process: Any) -> bool:
+def _is_other_generator(given: object, process: Any) -> bool:
     """True if a call passes a generator other than the process's default one."""
     return given is not None and address_of(given) != address_of(process)
 
 
-def _has_no_dropout(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+def _has_no_dropout(func: Overload, args: Args, kwargs: Kwargs) -> bool:
     """True if a dropout operator is called with p=0, and so draws nothing."""
     for at, argument in enumerate(schema_of(func).arguments):
         if argument.name in ("dropout_p", "dropout"):
@@ -117,7 +120,7 @@ def _has_no_dropout(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-def _generator_overload(func: Any) -> Any:
+def _generator_overload(func: Overload) -> Any:
     """The overload of an operator that takes a generator; None where there is none."""
     if any(argument.name == "generator" for argument in schema_of(func).arguments):
         return func
@@ -135,7 +138,7 @@ def _dropout(x: torch.Tensor, p: float, train: bool | None, *, generator: torch.
     return x * stays * (1 / (1 - p)), stays
 
 
-def _device(args: Any, kwargs: dict[str, Any]) -> torch.device:
+def _device(args: Args, kwargs: Kwargs) -> torch.device:
     """Returns the device that an operator draws random numbers on."""
     if kwargs.get("device") is not None:
         device = torch.device(kwargs["device"])

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry
 from modulekg_widgets.engine.torch_runtime.private import (
     BACKWARD_FUNCTION,
     CALL_CODE,
@@ -20,7 +21,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     OUTER_CALL_CODE,
     PARAMETERS,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 
 _CALLS = {CALL_CODE, OUTER_CALL_CODE}
 _BACKWARD = {BACKWARD_FUNCTION}

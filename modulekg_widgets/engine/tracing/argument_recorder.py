@@ -30,7 +30,7 @@ class ArgumentRecorder:
         self.recorded: list[Any] = []
         self.key: list[Any] = []
 
-    def enter(self, argument: Any) -> None:
+    def enter(self, argument: object) -> None:
         if isinstance(argument, Tensor):
             node = self.known.get(id(argument))
             if node is None or node.storage.written > node.stamp:
@@ -51,13 +51,13 @@ class ArgumentRecorder:
             self.key.append(type(argument))
 
 
-def flat_tensors(value: Any) -> list[Tensor]:
+def flat_tensors(value: object) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     return [tensor for part in value for tensor in flat_tensors(part)] if isinstance(value, tuple | list) else []
 
 
-def map_flat_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+def map_flat_tensors(value: object, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple | list):

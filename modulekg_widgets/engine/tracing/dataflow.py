@@ -28,9 +28,9 @@ from modulekg_widgets.engine.errors import TraceError, UnknownNameError, Unknown
 from modulekg_widgets.engine.operators.arguments import schema_arguments
 from modulekg_widgets.engine.operators.cost import operator_flops
 from modulekg_widgets.engine.operators.recorded_call import CallRecord, Value, recorded_shape, sparse_element_count
-from modulekg_widgets.engine.torch_runtime.private import buffers_of, modules_of, parameters_of, schema_of
-from modulekg_widgets.engine.torch_runtime.pytree import entries, leaves
-from modulekg_widgets.engine.torch_runtime.state import is_script
+from modulekg_widgets.engine.torch_runtime.modules import is_script
+from modulekg_widgets.engine.torch_runtime.private import Overload, buffers_of, modules_of, parameters_of, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, entries, leaves
 from modulekg_widgets.engine.tracing.flops import Flops, count_flops, matmul_flops
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
@@ -58,7 +58,7 @@ def parse_output_selection(outputs: Any) -> OutputSelection | None:
     return every
 
 
-def find_cuttable_outputs(result: Any, wanted: OutputSelection | None) -> dict[str, Any]:
+def find_cuttable_outputs(result: object, wanted: OutputSelection | None) -> dict[str, Any]:
     """The outputs that do not count, by name: what is not wanted, by default what serves the next call or the inside.
 
     Raises `UnknownNameError` for a name or an index that the outputs do not have.
@@ -73,7 +73,7 @@ def find_cuttable_outputs(result: Any, wanted: OutputSelection | None) -> dict[s
     return {name: node for name, node in named if node not in kept}
 
 
-def output_names(result: Any) -> list[str]:
+def output_names(result: object) -> list[str]:
     """The names of all tensors in what forward returned."""
     return [_strip_dot(name) for name, _ in leaves(result, Value)]
 
@@ -82,7 +82,7 @@ def _strip_dot(name: str) -> str:
     return name.removeprefix(".")
 
 
-def _internal_outputs(result: Any) -> set[str]:
+def _internal_outputs(result: object) -> set[str]:
     """Returns the names of caches for the next call, and of hidden states and attentions beside `logits`."""
     if not isinstance(result, Mapping):
         return set()
@@ -91,11 +91,11 @@ def _internal_outputs(result: Any) -> set[str]:
     return {name for key in gone for name in _names_below(key, result[key])}
 
 
-def _names_below(name: str, value: Any) -> list[str]:
+def _names_below(name: str, value: object) -> list[str]:
     return [_strip_dot(place) for place, _ in leaves(value, Value, name)]
 
 
-def _selected_names(one: str | int, result: Any, names: list[str]) -> list[str]:
+def _selected_names(one: str | int, result: object, names: list[str]) -> list[str]:
     """The names of the tensors that a name or an index means."""
     top = [(_strip_dot(step), value) for step, value in entries(result)] or [("", result)]
     if isinstance(one, int):
@@ -214,14 +214,14 @@ class OperatorNode:
 
     graph: Dataflow = field(repr=False)
     index: int
-    overload: Any
-    args: tuple[Any, ...] = field(repr=False)
-    kwargs: dict[str, Any] = field(repr=False)
+    overload: Overload
+    args: Args = field(repr=False)
+    kwargs: Kwargs = field(repr=False)
     inputs: list[DataNode] = field(repr=False)
     module: str
     source: Source | None
     outputs: list[DataNode] = field(default_factory=list, repr=False)
-    result: Any = field(default=None, repr=False)
+    result: object = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -248,7 +248,7 @@ class OperatorNode:
         """This call as an entry of a list of what is unknown or depends on data."""
         return CallRecord(self.name, self.module, str(self.source or ""), remedy)
 
-    def analysis(self, value: DataNode, mask: Any) -> Any:
+    def analysis(self, value: DataNode, mask: object) -> Any:
         """Returns the positions that a mask on one of its tensors removes from the others, {value: {dim: indices}}."""
         return self.graph.operator_analysis(self, value, mask)
 
@@ -266,7 +266,7 @@ class ModuleCall:
     inputs: list[DataNode]
     outputs: list[DataNode] = field(default_factory=list)
     end: int | None = None  # None while it runs
-    result: Any = None  # what it gave, with nodes in the tensors' places; None where it is no plain structure
+    result: object = None  # what it gave, with nodes in the tensors' places; None where it is no plain structure
     places: list[int | str] = field(default_factory=list)  # of each input: its argument's position or keyword
 
 
@@ -377,10 +377,10 @@ class Dataflow:
         self.outputs: list[DataNode] = []
         self.wanted: Sequence[str | int] | None = None  # the outputs that count, as the user names them
         self.notes: list[str] = []  # what was done otherwise than usual, in sentences
-        self.result: Any = None  # what forward returned, with nodes in the tensors' places
+        self.result: object = None  # what forward returned, with nodes in the tensors' places
         self.modules: Modules = Modules({})
         self.traced_on = ""
-        self.call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # what forward was called with
+        self.call: tuple[Args, Kwargs] = ((), {})  # what forward was called with
         self.training: bool | None = None  # the mode that was set for the trace, None for the model's own
         self.seed: int | None = None  # of the random numbers that forward drew, None for the process's own
         self.gradients = False  # whether they were on, as forward asks for some itself
@@ -445,7 +445,7 @@ class Dataflow:
     def cut_analysis(self, what: Any, index: Sequence[int], dim: int = 0) -> Any:
         raise NotImplementedError  # engine/axes knows
 
-    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: Any) -> Any:
+    def operator_analysis(self, operator: OperatorNode, value: DataNode, mask: object) -> Any:
         raise NotImplementedError  # engine/axes knows
 
     def __repr__(self) -> str:

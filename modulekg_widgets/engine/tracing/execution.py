@@ -12,9 +12,9 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
 from modulekg_widgets.engine.operators.recorded_call import recorded_shape
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import has_storage, schema_of
-from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, leaves, tensors, with_leaves
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, input_tensors, leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.argument_recorder import unwrap_tensor
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, INPUT, Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, unregistered_tensor
@@ -36,7 +36,7 @@ def run_operator(operator: OperatorNode, value_of: Callable[[DataNode], Any], de
     return operator.overload(*args, **kwargs)
 
 
-def _filled(argument: Any, value_of: Callable[[DataNode], Any]) -> Any:
+def _filled(argument: object, value_of: Callable[[DataNode], Any]) -> Any:
     if isinstance(argument, DataNode):
         return value_of(argument)
     return [_filled(part, value_of) for part in argument] if isinstance(argument, list | tuple) else argument
@@ -89,7 +89,7 @@ def _constant(node: DataNode, known: dict[DataNode, Tensor | None]) -> Tensor | 
 # ------------------------------------------------------------------ forward
 
 
-def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def fill_values(graph: Dataflow, args: Args, kwargs: Kwargs) -> Any:
     """Run the recorded operators on `args` and keep every value on its node; inputs and model stay as they are.
 
     Gives what the model would return. Raises `TraceError` when inputs or model have other shapes than at the trace,
@@ -106,7 +106,7 @@ def fill_values(graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 class ForwardReplay:
     """A replay of the recorded operators on real tensors, with memory shared as in the model."""
 
-    def __init__(self, graph: Dataflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, graph: Dataflow, args: Args, kwargs: Kwargs) -> None:
         self.graph = graph
         self.devices: dict[torch.device, torch.device] = {}  # those of today for those at the trace
         self.values: dict[DataNode, Tensor] = {}
@@ -119,7 +119,7 @@ class ForwardReplay:
                 tensor = self._checked(node, given.get(node, node.tensor))
                 self._take(node, tensor.clone() if node.storage in written else tensor)
 
-    def _input_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[DataNode, Tensor]:
+    def _input_values(self, args: Args, kwargs: Kwargs) -> dict[DataNode, Tensor]:
         """The tensors of the inputs by their nodes."""
         given = input_tensors(self.graph.model, args, kwargs)
         traced = input_tensors(self.graph.model, *self.graph.call)

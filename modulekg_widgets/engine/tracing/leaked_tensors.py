@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from typing import Any
 
 import torch
 
@@ -41,7 +40,7 @@ class LeakedTensors:
             self._met, self._nodes_met = [each for each, _ in living], [at for _, at in living]
             self._many = SWEEP_SIZE + 2 * len(living)
 
-    def materialize(self, result: Any = None) -> None:
+    def materialize(self, result: object = None) -> None:
         """Replaces living leaked tensors by the real tensors that they stand for; those in `result` are exempt.
 
         That is a table of constants in a cache of the user's, whose holder finds it as another object's contents.
@@ -52,7 +51,7 @@ class LeakedTensors:
         pairs = [pair for pair in zip(self.tensors, self.nodes, strict=True) if id(pair[0]) not in own]
         self._keep([pair for pair in pairs if not _materialize(*pair)])
 
-    def _of_the_graph(self, result: Any) -> set[int]:
+    def _of_the_graph(self, result: object) -> set[int]:
         """The addresses of the tensors that a graph has itself, and of those that these are views of."""
         objects = with_leaves(result, DataNode, lambda _: None)
         held = [each.tensor for node in self.nodes[:1] for each in node.graph.values if each.tensor is not None]

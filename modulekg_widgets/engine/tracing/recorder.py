@@ -33,12 +33,20 @@ from modulekg_widgets.engine.torch_runtime.private import (
     DisableTorchFunction,
     FakeTensor,
     NestedTensor,
+    Overload,
     address_of,
     disable_current_modes,
     has_storage,
     schema_of,
 )
-from modulekg_widgets.engine.torch_runtime.pytree import is_plain_structure, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import (
+    Args,
+    Function,
+    Kwargs,
+    is_plain_structure,
+    tensors,
+    with_tensors,
+)
 from modulekg_widgets.engine.tracing.argument_recorder import (
     ArgumentRecorder,
     cached_layouts,
@@ -250,7 +258,7 @@ class Recorder(OperatorMode):
             found = self._stand_ins[id(tensor)] = self.stand_in(tensor)
         return found
 
-    def _with_stand_ins(self, argument: Any) -> Any:
+    def _with_stand_ins(self, argument: object) -> Any:
         """Returns an argument with stand-ins in place of its tensors."""
         if isinstance(argument, Tensor):
             return self._stand_in(argument)
@@ -288,20 +296,19 @@ class Recorder(OperatorMode):
 
     # ---------------------------------------------------------- operators
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         if NestedTensor in types:
             return NotImplemented  # its operators on the tensor of all rows come next
+        kwargs = kwargs or {}
         signature = signature_of(func)
         if signature.reads_sparse_count and self.stand_in is not None:
             self._try_other_tensors("how many elements a sparse tensor stores is in its data")
-        if (
-            signature.is_composite
-            and func not in RECURRENT_OVERLOADS
-            and not any(tensor.is_nested for tensor in flat_tensors(args))
-        ):
+        if signature.is_composite and self._comes_apart(func, args):
             # in inference mode, and inside of operators that take functions, composites come whole
             with self:
-                parts = func.decompose(*args, **(kwargs or {}))
+                parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
         if self.stand_in is not None and self._is_from_outside(signature, args):
@@ -314,7 +321,7 @@ class Recorder(OperatorMode):
         key: list[Any] = [func, *read.key]
         recorded_kwargs = {}
         recorded_args = tuple(read.recorded)
-        for name, argument in (kwargs or {}).items():
+        for name, argument in kwargs.items():
             read.recorded = []
             read.enter(argument)
             recorded_kwargs[name] = read.recorded[0]
@@ -329,13 +336,13 @@ class Recorder(OperatorMode):
         if signature.reads_data and signature.depends_on_data(node.dtype for node in read.nodes[1:]):
             known = constant_value(read.nodes[0]) if self.on_meta and len(read.nodes) == 1 else None
             if known is not None:
-                return func(known, *args[1:], **(kwargs or {}))
+                return func(known, *args[1:], **kwargs)
             self.graph.data_dependent.append(operator.record())
         self.graph.attempt = operator
         results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 
-    def _comes_apart(self, func: Any, args: Any) -> bool:
+    def _comes_apart(self, func: Overload, args: Args) -> bool:
         """True if a composite operator is decomposed: not for recurrent layers and nested tensors."""
         return func not in RECURRENT_OVERLOADS and not any(tensor.is_nested for tensor in flat_tensors(args))
 
@@ -345,21 +352,21 @@ class Recorder(OperatorMode):
             source = self._lines.find(sys._getframe(1))
             self.graph.notes.append(f"both branches of torch.cond at {source} are recorded, and FLOPs count them both")
 
-    def _is_from_outside(self, signature: Signature, args: Any) -> bool:
+    def _is_from_outside(self, signature: Signature, args: Args) -> bool:
         """True if a factory is called without a tensor, or with one that the recorder does not know."""
         first = args[0] if args else None
         if isinstance(first, list | tuple) and first:
             first = first[0]
         return id(first) not in self._nodes if isinstance(first, Tensor) else signature.takes_device
 
-    def _run(self, signature: Signature, args: Any, kwargs: Any, key: list[Any]) -> Any:
+    def _run(self, signature: Signature, args: Args, kwargs: Kwargs, key: list[Any]) -> Any:
         # what a user says of an operator may change, so it is asked each time
         if not self.on_meta or not signature.is_pure or schema_of(signature.overload).name in user_operators:
             return self._execute(signature, args, kwargs)
         return cached_layouts(tuple(key), lambda: self._execute(signature, args, kwargs))
 
-    def _execute(self, signature: Signature, args: Any, kwargs: Any) -> Any:
-        func, kwargs = signature.overload, kwargs or {}
+    def _execute(self, signature: Signature, args: Args, kwargs: Kwargs) -> Any:
+        func = signature.overload
         if self.stand_in is not None:
             args = self._with_stand_ins(args)
             kwargs = {name: self._with_stand_ins(argument) for name, argument in kwargs.items()}
@@ -373,7 +380,13 @@ class Recorder(OperatorMode):
         return func(*args, **kwargs)
 
     def _record(
-        self, operator: OperatorNode, signature: Signature, results: Any, read: ArgumentRecorder, args: Any, kwargs: Any
+        self,
+        operator: OperatorNode,
+        signature: Signature,
+        results: Any,
+        read: ArgumentRecorder,
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
         """Take the results into the graph, and give them back with the user's own tensors where these were written."""
         flat = [results] if isinstance(results, Tensor) else flat_tensors(results)
@@ -406,7 +419,7 @@ class Recorder(OperatorMode):
             self.watch(operator)
         return own
 
-    def _written_tensors(self, signature: Signature, args: Any, kwargs: Any) -> Iterator[Tensor]:
+    def _written_tensors(self, signature: Signature, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
         for position in signature.writes:
             if position < len(args):
                 yield from flat_tensors(args[position])
@@ -471,7 +484,7 @@ class Recorder(OperatorMode):
 
     # ------------------------------------------------------------ modules
 
-    def on_enter(self, module: nn.Module, args: Any) -> SkippedCall | None:
+    def on_enter(self, module: nn.Module, args: Args) -> SkippedCall | None:
         """A module is called."""
         if threading.get_ident() != self._thread:
             return None
@@ -494,7 +507,7 @@ class Recorder(OperatorMode):
             self.graph.modules[path].calls.append(call)
         return None
 
-    def on_exit(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+    def on_exit(self, module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
         """A module's call ended; when it raised, torch passes neither keywords nor an output."""
         if threading.get_ident() != self._thread or not self._calls:
             return
@@ -538,7 +551,9 @@ class _MemoryAccessMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         if func in _DATA_EXPORTS:
             self.recorder.read(args[0], func.__name__)
         found = func(*args, **kwargs) if kwargs else func(*args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from modulekg_widgets.engine.identity.classes import notebook_cell
+from modulekg_widgets.engine.torch_runtime.bytecode import code_names
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -114,14 +114,11 @@ def is_nondeterministic(code: CodeType) -> bool:
     return not _NONDETERMINISTIC.isdisjoint(code.co_names)
 
 
-@cache
 def bypasses_operators(code: CodeType) -> bool:
     """True if the code replaces or reads the memory of tensors without an operator, as `p.data = value`."""
     if not _ADDRESSES.isdisjoint(code.co_names):
         return True
-    return "data" in code.co_names and any(
-        each.opname == "STORE_ATTR" and each.argval == "data" for each in dis.get_instructions(code)
-    )
+    return "data" in code.co_names and "data" in code_names(code).attributes_stored
 
 
 def _code_kind(code: CodeType) -> int:

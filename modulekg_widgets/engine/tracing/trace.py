@@ -29,10 +29,19 @@ from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers
 from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode, unwrapped
 from modulekg_widgets.engine.torch_runtime.parallel import is_replicated, sharding_of, unwrap_model
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
-from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode, unwrapped
+from modulekg_widgets.engine.torch_runtime.pytree import (
+    Args,
+    Function,
+    Kwargs,
+    call_arguments,
+    input_tensors,
+    list_hint,
+    tensors,
+    with_tensors,
+)
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, ModuleNode, Modules, OperatorNode
 from modulekg_widgets.engine.tracing.leaked_tensors import LeakedTensors
 from modulekg_widgets.engine.tracing.recorder import Recorder, UntrackedMemoryError, recording
@@ -56,7 +65,7 @@ def trace_dataflow(
     prepare: Callable[[Walk, Sandbox], None] | None = None,
     watch: Callable[[OperatorNode], None] | None = None,
     skip_call: Callable[[str], SkippedCall | None] | None = None,
-    around: AbstractContextManager[Any] | None = None,
+    around: AbstractContextManager[object] | None = None,
     seed: int | None = None,
     gradients: bool = False,
     watch_memory: bool = False,
@@ -161,7 +170,7 @@ def _run(
     last_way: bool,
     watch: Callable[[OperatorNode], None] | None,
     skip_call: Callable[[str], SkippedCall | None] | None,
-    around: AbstractContextManager[Any] | None,
+    around: AbstractContextManager[object] | None,
     left: LeakedTensors,
     alone: nn.Module,
 ) -> None:
@@ -194,12 +203,14 @@ def _run(
         recorder.forget_results()
 
 
-def call_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_model(model: Function, args: Args, kwargs: Kwargs) -> Any:
     """The call that is recorded; its frame is where the search for a source line ends."""
     return model(*args, **kwargs)
 
 
-def _execution_context(mode: str) -> tuple[AbstractContextManager[Any], Callable[[torch.Tensor], torch.Tensor] | None]:
+def _execution_context(
+    mode: str,
+) -> tuple[AbstractContextManager[object], Callable[[torch.Tensor], torch.Tensor] | None]:
     """Returns the context of the forward pass, and the function that makes stand-ins."""
     if mode == META:
         return nullcontext(), _meta_copy
@@ -210,7 +221,7 @@ def _execution_context(mode: str) -> tuple[AbstractContextManager[Any], Callable
 
 
 @contextmanager
-def _decomposed(inside: AbstractContextManager[Any]) -> Iterator[None]:
+def _decomposed(inside: AbstractContextManager[object]) -> Iterator[None]:
     with inside, DecomposedLayers():
         yield
 
@@ -222,7 +233,7 @@ def _meta_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def without_fake_tensor_log(inside: AbstractContextManager[Any]) -> Iterator[None]:
+def without_fake_tensor_log(inside: AbstractContextManager[object]) -> Iterator[None]:
     """Fake tensors log an error with a traceback before they raise; that they may raise is expected here."""
     logger = logging.getLogger(FAKE_TENSOR_LOGGER)
     before = logger.disabled

@@ -27,8 +27,8 @@ from modulekg_widgets.engine.torch_runtime.isolation.instances import (
     is_plain_object,
 )
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
+from modulekg_widgets.engine.torch_runtime.modules import STANDARD, Attributes, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS, PARAMETERS, address_of
-from modulekg_widgets.engine.torch_runtime.state import STANDARD, registered_tensors
 
 PARAMETER, BUFFER = "parameter", "buffer"
 ATTRIBUTE = "attribute"  # a tensor of the model that is neither parameter nor buffer
@@ -44,9 +44,9 @@ class ModelTensor(NamedTuple):
     name: str
     kind: str
     tensor: torch.Tensor
-    state: dict[str, Any]  # of the module that holds it
+    state: Attributes  # of the module that holds it
     attribute: str
-    way: tuple[Any, ...] = ()  # of a plain tensor: the containers between the attribute and it
+    way: tuple[object, ...] = ()  # of a plain tensor: the containers between the attribute and it
     names: tuple[str, ...] = ()  # of a plain tensor: the attributes on the way, first that of the module
 
 
@@ -64,7 +64,7 @@ class _ContainedTensor(NamedTuple):
 
     suffix: str  # as `['cos'][0]`
     tensor: torch.Tensor
-    way: tuple[Any, ...]  # the containers that lead to it
+    way: tuple[object, ...]  # the containers that lead to it
     names: tuple[str, ...]  # of the attributes of plain objects among them
 
 
@@ -83,7 +83,7 @@ def named_unregistered_tensors(walk: Walk) -> Iterator[ModelTensor]:
             yield ModelTensor(name, ATTRIBUTE, found.tensor, state, attribute, found.way, (attribute, *found.names))
 
 
-def unregistered_tensor(state: dict[str, Any], name: str) -> torch.Tensor | None:
+def unregistered_tensor(state: Attributes, name: str) -> torch.Tensor | None:
     """The tensor of this name that a module holds by now."""
     every = _TensorSearch().of_module(state)
     return next((found.tensor for attribute, found in every if attribute + found.suffix == name), None)
@@ -97,13 +97,13 @@ class _TensorSearch:
         self._memories = memories or set()  # of parameters and buffers: a view of one has to stay a view
         self._known: dict[tuple[int, int], list[_ContainedTensor]] = {}
 
-    def of_module(self, state: dict[str, Any]) -> Iterator[tuple[str, _ContainedTensor]]:
+    def of_module(self, state: Attributes) -> Iterator[tuple[str, _ContainedTensor]]:
         """Yields the tensors found in the attributes of a module, with the attribute."""
         for attribute, value in state.items():
             if attribute not in STANDARD and type(value) not in SCALARS:
                 yield from ((attribute, found) for found in self.inside(value))
 
-    def inside(self, value: Any, depth: int = 0) -> list[_ContainedTensor]:
+    def inside(self, value: object, depth: int = 0) -> list[_ContainedTensor]:
         if isinstance(value, torch.Tensor):
             return [_ContainedTensor("", value, (), ())] if self._is_candidate(value) else []
         if depth == MAX_DEPTH or not is_container(value):
@@ -130,7 +130,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return address_of(tensor.untyped_storage()) if own else 0
 
 
-def is_container(value: Any) -> bool:
+def is_container(value: object) -> bool:
     """True for lists, tuples, dicts, and objects that consist of attributes alone."""
     cls = type(value)
     if cls in _MAPPINGS or cls in (list, tuple) or _is_named_tuple(cls):
@@ -145,7 +145,7 @@ def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_make") and hasattr(cls, "_fields")
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+def _parts(value: object) -> Iterator[tuple[str, object, tuple[str, ...]]]:
     """Yields the entries of a container: suffix of the name, entry, and attribute names."""
     if isinstance(value, dict):
         for key, part in list(value.items()):
@@ -218,13 +218,13 @@ def model_tensors_by_name(walk: Walk, names: Iterable[str]) -> dict[str, ModelTe
 class AttributeSwap(NamedTuple):
     """A new value for an attribute of a module."""
 
-    state: dict[str, Any]
+    state: Attributes
     attribute: str
-    value: Any
+    value: object
 
 
 def attribute_swaps(
-    held: Iterable[ModelTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, Any] | None = None
+    held: Iterable[ModelTensor], new: Mapping[int, torch.Tensor], copies: Mapping[int, object] | None = None
 ) -> list[AttributeSwap]:
     """Returns the new values of the attributes that hold these tensors, given replacements by tensor identity."""
     every = list(held)
@@ -237,7 +237,7 @@ def rebuild_containers(
     now: Iterable[AttributeSwap],
     held: Iterable[ModelTensor],
     new: Mapping[int, torch.Tensor],
-    copies: Mapping[int, Any] | None = None,
+    copies: Mapping[int, object] | None = None,
 ) -> list[AttributeSwap]:
     """A copy in which tensors are replaced.
 
@@ -258,11 +258,11 @@ def set_unregistered_tensors(walk: Walk, values: Mapping[str, torch.Tensor]) -> 
 
 
 class _ContainerRebuilder:
-    def __init__(self, new: Mapping[int, torch.Tensor], on_way: set[int], copies: dict[int, Any]) -> None:
+    def __init__(self, new: Mapping[int, torch.Tensor], on_way: set[int], copies: dict[int, object]) -> None:
         self._new, self._on_way, self._copies = new, on_way, copies
         self._filled: set[int] = set()
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         if isinstance(value, torch.Tensor):
             return self._new.get(id(value), value)
         if id(value) not in self._on_way:

@@ -1,6 +1,6 @@
 """Data flow of a model file, as the page draws it: calls of modules, operators and values.
 
-js/src/core/files/tree/flow.ts makes the same of a file that is opened without a kernel.
+js/src/core/files/tree/payload.ts makes the same of a file that is opened without a kernel.
 """
 
 from __future__ import annotations

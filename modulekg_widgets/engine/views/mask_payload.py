@@ -12,8 +12,8 @@ from modulekg_widgets.engine.views.schema import MASKS
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
-    from modulekg_widgets.engine.pruning.plan.draft import Draft, DraftReport
-    from modulekg_widgets.engine.pruning.plan.sizes.size_terms import TensorSize
+    from modulekg_widgets.engine.pruning.draft import Draft, DraftReport
+    from modulekg_widgets.engine.pruning.plan.sizes.size_model import TensorSize
     from modulekg_widgets.engine.pruning.session import PruningSession
 
 
@@ -21,17 +21,17 @@ def mask_payload(pruning: PruningSession) -> dict[str, Any]:
     """Returns the payload that js/src/core/masks/draft/payload.ts reads."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
-    terms = draft.size_terms
+    sizes = draft.size_model
     return MASKS.payload(
         {
             "title": text(pruning.title),
             "axes": _axes(draft),
             "blocks": _blocks(pruning),
             "modules": [text(path) for path in modules],
-            "terms": list(terms.terms),
-            "tensors": [_tensor(tensor, modules) for tensor in terms.tensors],
-            "flops": [[number(cost.factor), list(cost.terms)] for cost in terms.flops],
-            "approximate": not terms.is_exact,
+            "terms": sizes.expressions,
+            "tensors": [_tensor(tensor, modules) for tensor in sizes.tensors],
+            "flops": [[number(term.factor), list(term.dims)] for term in sizes.costs["flops"]],
+            "approximate": not sizes.is_exact,
             "importances": [text(name) for name in pruning.importances],
             "generation": pruning.generation,
         }
@@ -59,7 +59,7 @@ def _axes(draft: Draft) -> dict[str, Any]:
 def _blocks(pruning: PruningSession) -> dict[str, Any]:
     """The removable blocks, and the innermost block of each axis and each term of the formulas."""
     draft, scores = pruning.draft, pruning.block_scores()
-    graph, blocks, terms = draft.graph, draft.blocks.blocks, draft.size_terms
+    graph, blocks, sizes = draft.graph, draft.blocks.blocks, draft.size_model
     return {
         "path": [text(block.path) for block in blocks],
         "params": [number(sum(node.numel() for node in block_parameters(graph, block))) for block in blocks],
@@ -70,14 +70,15 @@ def _blocks(pruning: PruningSession) -> dict[str, Any]:
         "approximate": [bool(block.upstream) for block in blocks],
         "importance": scores.importance,
         "of_axes": list(draft.blocks_of_axes),
-        "of_tensors": [tensor.block for tensor in terms.tensors],
-        "of_flops": [cost.block for cost in terms.flops],
+        "of_tensors": [tensor.block for tensor in sizes.tensors],
+        "of_flops": [term.block for term in sizes.costs["flops"]],
     }
 
 
 def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
     module = modules.get(tensor.name.rpartition(".")[0], 0)
-    return [module, int(tensor.is_parameter), tensor.itemsize, number(tensor.factor), list(tensor.terms)]
+    size = tensor.mean
+    return [module, int(tensor.is_parameter), tensor.itemsize, number(size.factor), list(size.dims)]
 
 
 def draft_payload(draft: Draft) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import html
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from importlib import import_module
 from importlib.metadata import distribution
 from importlib.resources import files
@@ -27,7 +27,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 HTML = "text/html"
 CDN_URL = "https://cdn.jsdelivr.net/npm"  # where Colab's page has widgets of others from
 TIMEOUT_SECONDS = 5  # for an answer of the network
-Bundle = dict[str, Any]
+Bundle = dict[str, Any]  # of MIME types
 
 
 def start() -> None:
@@ -47,7 +47,9 @@ class ColabFormat:
         self.before = before
         self.is_allowed: bool | None = None  # until the first display
 
-    def __call__(self, displayed: Any, include: Any = None, exclude: Any = None) -> tuple[Bundle, Bundle]:
+    def __call__(
+        self, displayed: object, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> tuple[Bundle, Bundle]:
         data, metadata = self.before(displayed, include, exclude)
         if include is not None and HTML in include and HTML not in data:
             return data | _page(displayed), metadata
@@ -121,7 +123,7 @@ def _page(widget: Any) -> Bundle:
     return {HTML: f"{frame}</iframe>"}
 
 
-def _has_own_widget(widget: Any) -> bool:
+def _has_own_widget(widget: object) -> bool:
     from modulekg_widgets.widgets.shared.base import ModuleKGWidget
 
     return isinstance(widget, ModuleKGWidget) or any(map(_has_own_widget, getattr(widget, "children", ())))

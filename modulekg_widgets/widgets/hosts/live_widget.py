@@ -25,8 +25,8 @@ from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueErro
 # -------------------- Comm with several ends, so that adapters and the host can show one widget at once
 
 
-Data = dict[str, Any]
-Buffers = Iterable[Any] | None
+Data = dict[str, Any]  # of a message
+Buffers = Iterable[object] | None
 
 
 class Listener(Protocol):
@@ -61,7 +61,7 @@ class LiveComm:
         for listener in list(self.listeners):
             listener.on_widget_message(self._widget, data or {}, buffers, self._request)
 
-    def receive(self, data: Data, buffers: list[Any], request: Data) -> None:
+    def receive(self, data: Data, buffers: list[object], request: Data) -> None:
         """Pass a message of a page to the widget."""
         if self._on_message is not None:
             self._request = request
@@ -77,7 +77,7 @@ class LiveComm:
     def on_close(self, callback: Callable[[Data], None] | None) -> None:
         """Does nothing, as pages do not close widgets."""
 
-    def close(self, *_: Any, **__: Any) -> None:
+    def close(self, *_: object, **__: object) -> None:
         """Notify every end that the widget is closed."""
         if self._keep:
             self._before.close()
@@ -116,7 +116,7 @@ WidgetsById = dict[str, Widget]
 REFERENCE_PREFIX = "IPY_MODEL_"
 
 
-def widget_closure(widget: Any) -> WidgetsById:
+def widget_closure(widget: Widget) -> WidgetsById:
     """Returns `widget`, all widgets that it references, and the links between them, by id."""
     family: WidgetsById = {}
     waiting = [widget]
@@ -131,7 +131,7 @@ def widget_closure(widget: Any) -> WidgetsById:
     return family | {link.model_id: link for link in links_between(family)}
 
 
-def display_problem(widget: Any, where: str) -> str:
+def display_problem(widget: Widget, where: str) -> str:
     """Returns the reason why a widget cannot be shown in an adapter; "" if it can."""
     kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
@@ -140,7 +140,7 @@ def display_problem(widget: Any, where: str) -> str:
     return f"this {kind} has been closed{where}: make it anew" if widget.comm is None else ""
 
 
-def referenced_widgets(state: Mapping[str, Any]) -> Iterator[Widget]:
+def referenced_widgets(state: Mapping[str, object]) -> Iterator[Widget]:
     """Yields the open widgets that the traits of a state reference, alone or in lists."""
     every = _open_widgets()
     for value in state.values():
@@ -158,9 +158,13 @@ def links_between(family: Mapping[str, Widget]) -> Iterator[Widget]:
             yield link
 
 
-def open_links() -> Iterable[Any]:
+def open_links() -> Iterable[Link]:
     """Returns all open links of ipywidgets on pages."""
-    return [one for one in _open_widgets().values() if type(one) in (Link, DirectionalLink) and one.comm is not None]
+    return [
+        one
+        for one in _open_widgets().values()
+        if isinstance(one, Link) and type(one) in (Link, DirectionalLink) and one.comm is not None
+    ]
 
 
 def _open_widgets() -> dict[str, Widget]:
@@ -202,7 +206,7 @@ class LiveWidget(AnyWidget):
     def __repr__(self) -> str:
         return f"<marimo's {type(self.widget).__name__}{'' if self.comm else ', closed'}>"
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def set_state(self, sync_data: dict[str, object]) -> None:
         """Accept `changes` alone from a page."""
         super().set_state({name: value for name, value in sync_data.items() if name == "changes"})
 
@@ -243,7 +247,7 @@ class LiveWidget(AnyWidget):
 
     # -------------------------------------------------------------- from the page
 
-    def _on_message(self, _: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, _: object, content: object, buffers: Buffers) -> None:
         if not isinstance(content, dict):
             return
         page = content.get("page")
@@ -256,7 +260,7 @@ class LiveWidget(AnyWidget):
             finally:  # the page waits for it
                 self._send_content({"kind": "done", "page": page, "number": number})
 
-    def _open(self, page: Any) -> None:
+    def _open(self, page: object) -> None:
         """Send a page the differences from `states`."""
         self._add_links()
         changed = [(self._family[id], names) for id, names in list(self._changed.items()) if id in self._family]
@@ -270,7 +274,7 @@ class LiveWidget(AnyWidget):
             }
         )
 
-    def _receive(self, messages: Any, buffers: list[Any], request: Data) -> None:
+    def _receive(self, messages: object, buffers: list[object], request: Data) -> None:
         self._add_links()  # what has been linked since
         for message in filter(lambda one: isinstance(one, dict), messages if isinstance(messages, list) else ()):
             count = int(message.get("buffers", 0))
@@ -315,7 +319,7 @@ class LiveWidget(AnyWidget):
             self._attach(links)
             self._send_content({"kind": "add", "added": [_widget_state(link) for link in links.values()]})
 
-    def _send_content(self, content: Data, buffers: list[Any] | None = None) -> None:
+    def _send_content(self, content: Data, buffers: list[object] | None = None) -> None:
         if buffers is None:
             state, paths, buffers = _remove_buffers(content)
             content = {**dict(state), "paths": paths}
@@ -343,10 +347,10 @@ def close_with_cell(adapter: LiveWidget) -> None:
         from marimo._runtime.context import safe_get_context
 
         class Closing(CellLifecycleItem):
-            def create(self, context: Any) -> None:
+            def create(self, context: object) -> None:
                 pass
 
-            def dispose(self, context: Any, deletion: bool) -> bool:
+            def dispose(self, context: object, deletion: bool) -> bool:
                 adapter.close()
                 return True
 

@@ -31,7 +31,7 @@ class KernelObjects:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.sent: dict[str, Any] | None = None
+        self.sent: dict[str, object] | None = None
         self.objects = ObjectList(shell)
 
     def announce(self) -> None:
@@ -46,7 +46,7 @@ class KernelObjects:
         manager.register_comm(self.comm)
         self.shell.events.register("post_run_cell", self.after_cell)
 
-    def after_cell(self, result: Any = None) -> None:
+    def after_cell(self, result: object = None) -> None:
         try:
             listed = self.objects.payload()
             if listed != self.sent:

@@ -20,10 +20,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipywidgets import widget_serialization
-from traitlets import Bytes, Dict, Int, List, TraitError, Unicode, validate
+from traitlets import Bool, Bunch, Bytes, Dict, Int, List, TraitError, Unicode, observe, validate
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import (
@@ -34,18 +34,30 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
-from modulekg_widgets.engine.pruning.plan.draft import Draft
+from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder, load_plan
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.session import CUT, PruningSession
-from modulekg_widgets.engine.pruning.user_data import UserData
-from modulekg_widgets.engine.views.mask_payload import draft_payload, failed_report, mask_payload, report_payload
+from modulekg_widgets.engine.pruning.user_data import Evaluation, UserData
+from modulekg_widgets.engine.views.mask_payload import (
+    draft_payload,
+    failed_report,
+    mask_payload,
+    report_payload,
+    trial_payload,
+)
 from modulekg_widgets.engine.views.payload import number, text
-from modulekg_widgets.engine.views.pictures.masks import svg
-from modulekg_widgets.widgets.mask_editor.index_costs import KERNEL_TRAITS, add_data_importances
-from modulekg_widgets.widgets.mask_editor.measured_loss import EditorMeasuredLoss
+from modulekg_widgets.engine.views.pictures.masks import draw_masks
+from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
-from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
+from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
+from modulekg_widgets.widgets.shared.base import Payload, check_keywords, when_idle
+from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import nn
 
 SCOPES = ("local", "global")
 KEYWORDS = (
@@ -54,7 +66,7 @@ KEYWORDS = (
 )  # fmt: skip
 
 
-class MaskEditor(EditorMeasuredLoss):
+class MaskEditor(ModelWidget):
     """Editor for the removal of axis indices and blocks: brush, see the savings, mask or cut.
 
     Residual blocks that can go as a whole have rows of their own. The model changes by `mask`, `cut` and `undo` alone.
@@ -140,7 +152,10 @@ class MaskEditor(EditorMeasuredLoss):
     Linear(in_features=4, out_features=8, bias=True)
     """
 
-    kernel_traits = KERNEL_TRAITS | {"payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs"}
+    kernel_traits = frozenset({
+        "payload", "draft", "scores", "report", "stage", "operations", "uncut", "graphs",
+        "increases", "comparable", "offers", "sensing", "trial", "measured",
+    })  # fmt: skip
     _model_name = Unicode("MaskEditorModel").tag(sync=True)
     _view_name = Unicode("MaskEditorView").tag(sync=True)
 
@@ -152,6 +167,15 @@ class MaskEditor(EditorMeasuredLoss):
     stage = Unicode("").tag(sync=True)
     operations = Int(0).tag(sync=True)
     uncut = Dict().tag(sync=True)  # parameters of each module before the first cut: linked graphs are colored by them
+    importance = Unicode("l2").tag(sync=True, to_json=lambda v, w: text(v))
+    scores = Bytes().tag(sync=True)
+    comparable = Bool(False).tag(sync=True)  # whether scores of different axes have one unit
+    increases = Bytes().tag(sync=True)  # of the loss, without each index: float64 of all axes in turn; or nothing
+    sensing = Dict().tag(sync=True)  # how far the computation of `increases` has come, while it goes on
+    measured = Dict().tag(sync=True)  # the loss of drafts, see measured_loss.py
+    offers = Dict().tag(sync=True)
+    trial = Dict().tag(sync=True)
+    recalibrating = Bool(False).tag(sync=True)
     scope = Unicode("local").tag(sync=True)
     locked = List(Unicode()).tag(sync=True, to_json=lambda v, w: [text(name) for name in v])
     axis = Unicode(None, allow_none=True).tag(sync=True, to_json=lambda v, w: None if v is None else text(v))
@@ -161,11 +185,11 @@ class MaskEditor(EditorMeasuredLoss):
 
     def __init__(
         self,
-        model: Any,
-        args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
+        model: nn.Module,
+        args: object = (),
+        kwargs: Mapping[str, object] | None = None,
         *,
-        optimizer: Any = None,
+        optimizer: object = None,
         plan: PruningPlan | None = None,
         importance: Any = "l2",
         scope: str = "local",
@@ -174,26 +198,30 @@ class MaskEditor(EditorMeasuredLoss):
         selected: str | None = None,
         path: str | Path = "plan.modulekg.json",
         folder: str | Path | None = None,
-        batches: Iterable[Any] | None = None,
-        loss: Callable[..., Any] | None = None,
-        evaluate: Callable[[Any], Any] | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        batches: Iterable[object] | None = None,
+        loss: Callable[..., object] | None = None,
+        evaluate: Callable[..., object] | None = None,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("MaskEditor", unknown, KEYWORDS)
+        self._sensitivity_run = SensitivityRun(self)
+        self._measured_loss = MeasuredLoss(self, self._sensitivity_run)
+        self._messages = MaskMessages(self, self._sensitivity_run, self._measured_loss)
         self._pruning = add_data_importances(
             PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
         )
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
-        self._messages = MaskMessages(self)
         self._showing = threading.RLock()
         if plan is not None:
             self._draft.adopt_plan(checked_plan(plan))
-        name = self._pruning.add_importance(importance)
+        name, offers = self._pruning.add_importance(importance), data_offers(self._pruning)
         super().__init__(
             payload=mask_payload(self._pruning),
             **self._draft_traits(),
-            **self._cost_state(),
+            offers=offers,
+            trial=trial_payload(self._pruning),
+            recalibrating=offers["recalibrate"],
             importance=name,
             scope=scope,
             locked=[locked] if isinstance(locked, str) else list(locked),
@@ -238,7 +266,7 @@ class MaskEditor(EditorMeasuredLoss):
     def mask(self) -> None:
         """Zero the dropped channels in the model; an earlier mask is undone first. Blocks are refused."""
         plan = self._required_plan()
-        self._abort_sensitivity("the model is masked now")
+        self._sensitivity_run.abort("the model is masked now")
         self._pruning.mask(plan)
         self._show_stage()
 
@@ -248,7 +276,7 @@ class MaskEditor(EditorMeasuredLoss):
         Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
         """
         plan = self._required_plan()
-        self._abort_sensitivity("the model is cut now")
+        self._sensitivity_run.abort("the model is cut now")
         try:
             self._pruning.cut(plan, self.recalibrating)
         finally:
@@ -261,7 +289,7 @@ class MaskEditor(EditorMeasuredLoss):
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        self._abort_sensitivity("the model is changed now")
+        self._sensitivity_run.abort("the model is changed now")
         undone = self._pruning.undo()
         self._show_stage()
         if undone.stage == CUT:
@@ -308,10 +336,84 @@ class MaskEditor(EditorMeasuredLoss):
         else:
             self.plan = load_plan(self._plans.path(self.path) if path is None else path)
 
+    # ---------------------------------------------- importances, sensitivities and evaluations
+
+    @property
+    def sensitivity(self) -> pd.DataFrame | None:
+        """The loss increase without each index: `axis`, `index`, `increase`; None until computed.
+
+        It is computed where "sensitivity" is chosen as the importance, in the page or by `editor.importance`, and
+        known for the model as it is: training and cuts make it unknown, until they are undone.
+        """
+        found = self._pruning.sensitivity_result
+        return None if found is None else found.table.copy()
+
+    def rank_by(self, importance: Any) -> None:
+        """Shade and rank indices by another importance, which is added to those on the page.
+
+        Parameters
+        ----------
+        importance : str or callable
+            A registered name, a criterion, or a function of a group.
+
+        Raises
+        ------
+        CutError
+            Where it cannot rank the indices of this model.
+        UnknownNameError
+            For a name that is not registered.
+        """
+        name = self._pruning.select_importance(importance)
+        self.payload = {**self.payload, "importances": [text(each) for each in self._pruning.importances]}
+        self.importance, self.scores = name, self._pruning.scores(name)
+
+    def evaluate(self) -> dict[str, float]:
+        """Run the evaluation function on the present model, and show the result on the page.
+
+        The model is in eval mode for that, and gradients are off.
+
+        Returns
+        -------
+        dict
+            Numbers by name.
+
+        Raises
+        ------
+        CutError
+            Where no function was passed, and where it fails.
+        """
+        found = self._evaluated()
+        if found.error:
+            raise CutError(found.error)
+        return dict(found.values)
+
+    def recalibrate(self) -> None:
+        """Recompute the running statistics of the model after a cut from the batches; `undo` reverts both.
+
+        Raises
+        ------
+        CutError
+            Where no cut was last or the model was trained since, without batches, and for batches that do not fit.
+        """
+        try:
+            self._pruning.recalibrate()
+        finally:
+            self._show_trial()
+
+    def _evaluated(self) -> Evaluation:
+        found = self._pruning.evaluate()
+        self._show_trial()
+        return found
+
+    def _cancel(self) -> None:
+        """Stop what is computed between cells; from any thread, also beside a running cell."""
+        self._sensitivity_run.cancel()
+        self._measured_loss.cancel()
+
     def close(self) -> None:
         """Close the widget with its links, and release the model, its trace and the undo data."""
-        self._cancel()
-        vars(self).pop("_pruning", None)
+        if vars(self).pop("_pruning", None) is not None:  # else its constructor has failed, or it is closed
+            self._cancel()
         super().close()
 
     def _required_plan(self) -> PruningPlan:
@@ -333,7 +435,7 @@ class MaskEditor(EditorMeasuredLoss):
 
     # ----------------------------------------------------------- the state
 
-    def _redraw(self, model: Any) -> None:
+    def _redraw(self, model: nn.Module) -> None:
         """Trace a model that was changed elsewhere; the draft is kept if it still fits."""
         plan = None
         with suppress(ModuleKGError):
@@ -358,13 +460,13 @@ class MaskEditor(EditorMeasuredLoss):
             self._show_increases()
             self._show_draft()
         if is_slow:
-            self._sense(is_choice_pending=True, reports_end=False)
+            self._sensitivity_run.start(is_choice_pending=True, reports_end=False)
         if plan is not None:
             self._check()
         for graph in self.graphs:
             graph.refresh(pruning.model, pruning.args, pruning.kwargs)
 
-    def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, Any]:
+    def _draft_traits(self, by: str = "", revision: int = -1) -> dict[str, object]:
         """Returns the draft as traits; `by` is the page that has drawn `revision`."""
         drawn = draft_payload(self._draft)
         by = by if drawn["revision"] == revision else ""
@@ -384,14 +486,41 @@ class MaskEditor(EditorMeasuredLoss):
         self._show_trial()
         self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def _show_trial(self) -> None:
+        self.trial = trial_payload(self._pruning)
+
+    def _show_increases(self) -> None:
+        found = self._pruning.sensitivity_result
+        self.increases = b"" if found is None else found.increases
+
+    @observe("importance")
+    def _show_scores(self, change: Bunch | None = None) -> None:
+        name, self._sensitivity_run.is_choice_pending = self.importance, False
+        scores, is_comparable = self._pruning.scores(name), self._pruning.is_comparable(name)
+        if is_comparable:
+            self.increases = scores
+        self.comparable, self.scores = is_comparable, scores
+
+    @observe("increases", "draft", "stage")
+    def _measure_later(self, change: Bunch) -> None:
+        if not self.increases:
+            self._measured_loss.clear()
+        elif change["name"] == "increases" or self.measured:
+            when_idle(self._measured_loss.measure)
+
+    @observe("payload")
+    def _measure_anew(self, change: Bunch) -> None:
+        if isinstance(change["old"], dict) and change["old"].get("generation") != change["new"].get("generation"):
+            self._measured_loss.clear()
+
+    def set_state(self, sync_data: Payload) -> None:
         """Apply changes from a page; invalid ones are reverted and reported."""
         wanted = dict(sync_data)
         if "draft" in wanted:
             self._messages.draw(wanted.pop("draft"))
-        if "importance" in wanted and self._is_deferred(wanted["importance"]):
+        if "importance" in wanted and self._sensitivity_run.is_deferred(wanted["importance"]):
             name = wanted.pop("importance")
-            when_idle(lambda: self._choose(name))
+            when_idle(lambda: self._sensitivity_run.choose(name))
         try:
             if "path" in wanted:
                 self._messages.choose_path(wanted["path"])
@@ -402,19 +531,32 @@ class MaskEditor(EditorMeasuredLoss):
 
     # -------------------------------------------------------------- checks
 
+    @validate("importance")
+    def _check_importance(self, proposal: Bunch) -> str:
+        self._pruning.scores(proposal["value"])  # or it raises
+        return proposal["value"]
+
+    @validate("recalibrating")
+    def _check_recalibrating(self, proposal: Bunch) -> bool:
+        if proposal["value"] and self._pruning.data.batches is None:
+            raise CutError("recalibration renews statistics from batches: MaskEditor(model, args, batches=…)")
+        if proposal["value"] and not self._pruning.draft.has_statistics:
+            raise CutError("the model keeps no running statistics: there is nothing that a recalibration could renew")
+        return proposal["value"]
+
     @validate("scope")
-    def _check_scope(self, proposal: Any) -> str:
+    def _check_scope(self, proposal: Bunch) -> str:
         value = proposal["value"]
         if value not in SCOPES:
             raise UnknownNameError(f"there is no scope {printable(value)!r}: {closest_match_hint(value, SCOPES)}")
         return value
 
     @validate("axis")
-    def _check_axis(self, proposal: Any) -> str | None:
+    def _check_axis(self, proposal: Bunch) -> str | None:
         return None if proposal["value"] is None else self._known_axis(proposal["value"])
 
     @validate("locked")
-    def _check_locked(self, proposal: Any) -> list[str]:
+    def _check_locked(self, proposal: Bunch) -> list[str]:
         return [self._known_axis(name) for name in dict.fromkeys(proposal["value"])]
 
     def _known_axis(self, name: str) -> str:
@@ -423,7 +565,7 @@ class MaskEditor(EditorMeasuredLoss):
         return draft.axes[draft.axis_number(escaped.get(name, name))].name
 
     @validate("selected")
-    def _check_selected(self, proposal: Any) -> str | None:
+    def _check_selected(self, proposal: Bunch) -> str | None:
         value = proposal["value"]
         if value is None:
             return None
@@ -433,5 +575,5 @@ class MaskEditor(EditorMeasuredLoss):
             raise UnknownPathError(f"there is no module {printable(value)!r}: {closest_match_hint(value, modules)}")
         return known[text(value)]
 
-    def _static_picture(self) -> str:
-        return svg(self._draft, self._pruning.title)
+    def _static_picture(self) -> Picture:
+        return draw_masks(self._draft, self._pruning.title)

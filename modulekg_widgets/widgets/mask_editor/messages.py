@@ -11,49 +11,25 @@ puts its own on top and sends that.
 from __future__ import annotations
 
 import contextlib
-import weakref
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, pluralize, printable
 from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.session import CUT
 from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
+from modulekg_widgets.widgets.mask_editor.sensitivity_run import Editor, SensitivityRun
 from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
 from modulekg_widgets.widgets.shared.base import WidgetValueError, is_main_thread, when_idle
 from modulekg_widgets.widgets.shared.sliced_work import INTERRUPTED
 
 if TYPE_CHECKING:
-    from modulekg_widgets.engine.pruning.plan.draft import Draft
-    from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder
-    from modulekg_widgets.engine.pruning.session import PruningSession
+    from modulekg_widgets.engine.pruning.draft import Draft
 
 MAX_NAME = 64  # of a page
-
-
-class Editor(Protocol):
-    """Interface of the editor that messages use."""
-
-    comm: Any
-    path: Any
-    plan: Any
-    _plans: PlanFolder
-    _pruning: PruningSession
-
-    def send(self, content: dict[str, Any], buffers: Any = None) -> None: ...
-    def send_state(self, key: Any = None) -> None: ...
-    def mask(self) -> None: ...
-    def cut(self) -> None: ...
-    def undo(self) -> None: ...
-    def recalibrate(self) -> None: ...
-    def _measure_curve(self, key: Any, points: Any) -> None: ...
-    def _sense(self) -> None: ...
-    def _evaluated(self) -> Any: ...
-    def _cancel(self) -> None: ...
-    def _check(self) -> Any: ...
-    def _required_plan(self) -> PruningPlan: ...
-    def _show_draft(self, by: str = "", revision: int = -1) -> None: ...
+Message = Mapping[str, object]
 
 
 class DraftMessage(NamedTuple):
@@ -68,30 +44,30 @@ class DraftMessage(NamedTuple):
 class MaskMessages:
     """Handles the messages of an editor's pages; errors are sent back, too."""
 
-    def __init__(self, editor: Editor) -> None:
-        self._editor = weakref.ref(editor)
+    def __init__(self, editor: Editor, sensitivity_run: SensitivityRun, measured_loss: MeasuredLoss) -> None:
+        self._editor, self._sensitivity_run, self._measured_loss = editor, sensitivity_run, measured_loss
         self._by, self._since, self._until = "", -1, -1  # the page that alone has drawn between two revisions
         self.path: str | None = None  # the file that a page has chosen last
-        self._actions: dict[str, Callable[[Editor, dict[str, Any]], str | None]] = {
+        self._actions: dict[str, Callable[[Message], str | None]] = {
             "check": self._check, "mask": self._mask, "cut": self._cut,
             "undo": self._undo, "save": self._save, "load": self._load, "sense": self._sense,
             "evaluate": self._evaluate, "recalibrate": self._recalibrate, "measure": self._measure,
         }  # fmt: skip
 
-    def draw(self, value: Any) -> None:
+    def draw(self, value: object) -> None:
         """Apply a draft from a page, also while a cell runs."""
-        editor = self._editor()
-        if editor is None or editor.comm is None:
+        editor = self._editor
+        if editor.comm is None:
             return
         try:
-            self._draw(editor, value)
+            self._draw(value)
         except ModuleKGError as error:
             by = value.get("by") if isinstance(value, dict) else None
             name = by if isinstance(by, str) and len(by) <= MAX_NAME else None
             editor.send({"type": "failed", "action": "draw", "by": name, "text": text(str(error))})
 
-    def _draw(self, editor: Editor, value: Any) -> None:
-        pruning = editor._pruning
+    def _draw(self, value: object) -> None:
+        editor, pruning = self._editor, self._editor._pruning
         draft, drawing = pruning.draft, _parse_draft(value, pruning.draft)
         if drawing.generation != pruning.generation:
             raise WidgetValueError("the model has been cut or restored meanwhile: its axes are others")
@@ -105,33 +81,32 @@ class MaskMessages:
         else:
             editor.send_state("draft")
 
-    def choose_path(self, path: Any) -> None:
+    def choose_path(self, path: object) -> None:
         """Set the path that a page has chosen for saving."""
-        editor = self._editor()
-        if editor is not None and path != editor.path:
-            self.path = editor._plans.checked_name(path)
+        if path != self._editor.path:
+            self.path = self._editor._plans.checked_name(path)
 
-    def on_message(self, _widget: Any, content: Any, buffers: Any) -> None:
+    def on_message(self, _widget: object, content: object, buffers: object) -> None:
         """Run the action of a message; actions that use the model wait until no cell runs."""
-        action = content.get("type") if isinstance(content, dict) else None
-        if action == "cancel":
-            self._cancel()  # at once: what is cancelled may wait for a cell
+        content = content if isinstance(content, dict) else {}
+        action = content.get("type")
+        if action == "cancel" and self._editor.comm is not None:
+            self._editor._cancel()  # at once: what is cancelled may wait for a cell
         if not isinstance(action, str) or action not in self._actions:
             return
         if is_main_thread():
             self._do(action, content)
         else:
-            editor = self._editor()
-            if editor is not None and editor.comm is not None:
-                editor.send({"type": "accepted", "action": action})  # its end may be far
+            if self._editor.comm is not None:
+                self._editor.send({"type": "accepted", "action": action})  # its end may be far
             when_idle(lambda: self._do(action, content))
 
-    def _do(self, action: str, content: dict[str, Any]) -> None:
-        editor = self._editor()
-        if editor is None or editor.comm is None:
+    def _do(self, action: str, content: Message) -> None:
+        editor = self._editor
+        if editor.comm is None:
             return
         try:
-            done: str | None = self._actions[action](editor, content)
+            done: str | None = self._actions[action](content)
         except ModuleKGError as error:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
         except KeyboardInterrupt:
@@ -143,59 +118,54 @@ class MaskMessages:
             if done is not None:
                 editor.send({"type": "done", "action": action, "text": text(done)})
 
-    def _check(self, editor: Editor, content: dict[str, Any]) -> str:
+    def _check(self, content: Message) -> str:
         with contextlib.suppress(CutError):  # the report has it
-            editor._check()
+            self._editor._check()
         return ""  # the report says it all, and may be the same as before
 
-    def _mask(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor.mask()
-        return _mask_summary(editor)
+    def _mask(self, content: Message) -> str:
+        self._editor.mask()
+        return _mask_summary(self._editor)
 
-    def _cut(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor.cut()
-        return f"Cut: {_summary(editor)}"
+    def _cut(self, content: Message) -> str:
+        self._editor.cut()
+        return f"Cut: {_summary(self._editor)}"
 
-    def _undo(self, editor: Editor, content: dict[str, Any]) -> str:
-        last = editor._pruning.last_operation
-        editor.undo()
+    def _undo(self, content: Message) -> str:
+        last = self._editor._pruning.last_operation
+        self._editor.undo()
         sizes = f": parameters {last.plan.params[1]:,} → {last.plan.params[0]:,}" if last and last.stage == CUT else ""
         return f"Undone: the model is as it was before it was {last.stage if last else ''}{sizes}"
 
-    def _evaluate(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor._evaluated()
+    def _evaluate(self, content: Message) -> str:
+        self._editor._evaluated()
         return ""  # it stands beside the button
 
-    def _recalibrate(self, editor: Editor, content: dict[str, Any]) -> str:
-        editor.recalibrate()
+    def _recalibrate(self, content: Message) -> str:
+        self._editor.recalibrate()
         return "Recalibrated: the running statistics are those of the batches"
 
-    def _sense(self, editor: Editor, content: dict[str, Any]) -> None:
-        editor._sense()  # says itself when it has come to an end
+    def _sense(self, content: Message) -> None:
+        self._sensitivity_run.start()  # says itself when it has come to an end
 
-    def _measure(self, editor: Editor, content: dict[str, Any]) -> None:
-        editor._measure_curve(content.get("key"), content.get("points"))  # it says itself what it finds
+    def _measure(self, content: Message) -> None:
+        self._measured_loss.measure_curve(content.get("key"), content.get("points"))  # it says itself what it finds
 
-    def _cancel(self) -> None:
-        editor = self._editor()
-        if editor is not None and editor.comm is not None:
-            editor._cancel()
+    def _save(self, content: Message) -> str:
+        path = self._editor._plans.checked_name(content.get("path"))
+        self._editor._plans.save(self._editor._required_plan(), path)
+        self._name(path)
+        return f"Saved as {self._editor.path}"
 
-    def _save(self, editor: Editor, content: dict[str, Any]) -> str:
-        path = editor._plans.checked_name(content.get("path"))
-        editor._plans.save(editor._required_plan(), path)
-        self._name(editor, path)
-        return f"Saved as {editor.path}"
+    def _load(self, content: Message) -> str:
+        path = self._editor._plans.checked_name(content.get("path"))
+        self._editor.plan = self._editor._plans.load(path)
+        self._name(path)
+        return f"Loaded {self._editor.path}"
 
-    def _load(self, editor: Editor, content: dict[str, Any]) -> str:
-        path = editor._plans.checked_name(content.get("path"))
-        editor.plan = editor._plans.load(path)
-        self._name(editor, path)
-        return f"Loaded {editor.path}"
-
-    def _name(self, editor: Editor, path: str) -> None:
+    def _name(self, path: str) -> None:
         self.choose_path(path)
-        editor.path = path
+        self._editor.path = path
 
 
 @saved_answers.register("MaskEditor")
@@ -218,7 +188,7 @@ def _mask_summary(editor: Editor) -> str:
     return f"Masked: {channels} set to zero; sizes unchanged (a cut would leave {last.plan.params[1]:,} parameters)"
 
 
-def _parse_draft(value: Any, draft: Draft) -> DraftMessage:
+def _parse_draft(value: object, draft: Draft) -> DraftMessage:
     """Parses a draft from a page; raises `WidgetValueError` for an invalid one."""
     fields = value if isinstance(value, dict) else {}
     by, axes, bits = fields.get("by"), fields.get("axes"), fields.get("bits")
@@ -239,13 +209,13 @@ def _parse_draft(value: Any, draft: Draft) -> DraftMessage:
     return DraftMessage(_number(fields.get("generation")), _number(fields.get("base")), by, found)
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     if type(value) is not int or value < 0:
         raise WidgetValueError("the generation, the base and the axes of a drawing are numbers from 0")
     return value
 
 
-def checked_plan(plan: Any) -> PruningPlan:
+def checked_plan(plan: object) -> PruningPlan:
     """Returns `plan` if it is a PruningPlan; raises `WidgetValueError` otherwise."""
     if not isinstance(plan, PruningPlan):
         raise WidgetValueError(f"the plan is a PruningPlan or None: a {printable(type(plan).__name__)} was passed")

@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from traitlets import Bool, Dict, Int, List, Unicode, observe, validate
+from traitlets import Bool, Bunch, Dict, Int, List, Unicode, observe, validate
 
 from modulekg_widgets.engine.deprecation import deprecated
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, closest_match_hint, printable
@@ -17,10 +17,11 @@ from modulekg_widgets.engine.monitoring.readings import EVAL, PHASES, TRAIN, Slo
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.views.metric_payload import HISTOGRAM, MAX_POINTS, UpdateReader, series_parts
 from modulekg_widgets.engine.views.payload import text
-from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, svg
+from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, draw_metrics
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.schema import METRICS
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import link_pair
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class GraphColoring:
         return self._known[path]
 
 
-def _are_equal(one: dict[str, float], other: dict[str, Any]) -> bool:
+def _are_equal(one: dict[str, float], other: dict[str, object]) -> bool:
     """True if two overlays are equal, with NaN equal to NaN."""
     return one.keys() == other.keys() and all(
         a == other[k] or (a != a and other[k] != other[k]) for k, a in one.items()
@@ -171,8 +172,8 @@ class MetricPanel(ModuleKGWidget):
         log_scale: bool | None = None,
         paused: bool = False,
         phase: str | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("MetricPanel", unknown, KEYWORDS)
         self._runs = _opened(runs)
@@ -210,16 +211,16 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- checks
 
     @validate("metric")
-    def _check_metric(self, proposal: Any) -> str:
+    def _check_metric(self, proposal: Bunch) -> str:
         return self._known_metric(proposal["value"])
 
     @validate("selected")
-    def _check_selected(self, proposal: Any) -> str | None:
+    def _check_selected(self, proposal: Bunch) -> str | None:
         value = proposal["value"]
         return None if value is None else self._known_modules().get(text(value), value)  # an escape is a name again
 
     @validate("modules")
-    def _check_modules(self, proposal: Any) -> list[str]:
+    def _check_modules(self, proposal: Bunch) -> list[str]:
         known, paths = self._known_modules(), list[str](proposal["value"])
         for path in paths:
             if known and text(path) not in known:
@@ -229,7 +230,7 @@ class MetricPanel(ModuleKGWidget):
         return [known.get(text(path), path) for path in paths]
 
     @validate("view", "phase")
-    def _check_option(self, proposal: Any) -> str:
+    def _check_option(self, proposal: Bunch) -> str:
         name, value = proposal["trait"].name, proposal["value"]
         options = VIEWS if name == "view" else SHOWN_PHASES
         if value not in options:
@@ -237,7 +238,7 @@ class MetricPanel(ModuleKGWidget):
         return value
 
     @validate("window")
-    def _check_window(self, proposal: Any) -> int | None:
+    def _check_window(self, proposal: Bunch) -> int | None:
         value = proposal["value"]
         if value is not None and value < 1:
             raise WidgetValueError(f"the window is a count of steps, or None for all of them: {value} was passed")
@@ -286,7 +287,7 @@ class MetricPanel(ModuleKGWidget):
                 self._own.add(name)
 
     @observe("view", "phase")
-    def _mark_chosen(self, change: Any) -> None:
+    def _mark_chosen(self, change: Bunch) -> None:
         """Mark view or phase as set by the user."""
         self._own.discard(change["name"])
 
@@ -380,7 +381,7 @@ class MetricPanel(ModuleKGWidget):
 
     # -------------------------------------------------------------- the stream
 
-    def _send_update(self, content: Mapping[str, Any], buffers: list[bytes]) -> None:
+    def _send_update(self, content: Mapping[str, object], buffers: list[bytes]) -> None:
         self.send(content, buffers)
 
     def _after_read(self, updates: UpdateReader) -> None:
@@ -393,7 +394,7 @@ class MetricPanel(ModuleKGWidget):
         coloring.update(lambda one: updates.latest(self.metric if one.metric is None else one.metric, one.phase))
 
     @observe("comm")
-    def _register_handler(self, change: Any) -> None:
+    def _register_handler(self, change: Bunch) -> None:
         comm = change["new"]
         if comm is None:
             return
@@ -402,26 +403,26 @@ class MetricPanel(ModuleKGWidget):
         if hasattr(comm, "handle_msg"):
             comm.handle_msg = partial(_handle, weakref.ref(self), comm.handle_msg)
 
-    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: object, content: object, buffers: object) -> None:
         self._stream.start()  # a page has it, whatever it was displayed in
         self._stream.acknowledge(content)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: object) -> Payload:
         self._stream.start()
         return super()._repr_mimebundle_(**kwargs)
 
     def _picture_state(self) -> Hashable:
         return super()._picture_state(), *((len(run.history), getattr(run, "is_running", False)) for run in self._runs)
 
-    def _static_picture(self) -> str:
+    def _static_picture(self) -> Picture:
         self._choose()
-        return svg(
+        return draw_metrics(
             self._runs,
             ChartOptions(self.metric, self.modules, self.selected, self.phase, self.window, self.log_scale, self.view),
         )
 
 
-def _handle(panel: weakref.ref[MetricPanel], handle: Callable[[Any], None], message: Any) -> None:
+def _handle(panel: weakref.ref[MetricPanel], handle: Callable[[Payload], None], message: Payload) -> None:
     """Handle messages of the page without the output capture of IPython around them.
 
     Where they are heard beside a running cell, in a subshell, its half-drawn figures would be shown and lost.
@@ -440,7 +441,7 @@ def _opened(runs: Source | Iterable[Source]) -> list[Run]:
     return [_run(source) for source in sources]
 
 
-def _run(source: Any) -> Run:
+def _run(source: object) -> Run:
     if isinstance(source, Run):
         return source
     if isinstance(source, str | Path):
@@ -465,7 +466,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _check_graph(graph: Any) -> None:
+def _check_graph(graph: object) -> None:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
     if not isinstance(graph, ModelGraph):

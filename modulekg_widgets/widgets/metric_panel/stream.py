@@ -24,7 +24,7 @@ ACK_TIMEOUT_SECONDS = 0.5  # seconds without an answer after which none is expec
 MAX_ANSWERS = 2  # between two looks, to messages that went out one by one
 READ_SECONDS = 0.015  # seconds of the thread's own time for one message
 
-Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
+Send: TypeAlias = Callable[[dict[str, object], list[bytes]], None]
 
 log = logging.getLogger("modulekg_widgets")
 
@@ -76,9 +76,10 @@ class MetricStream:
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def acknowledge(self, message: Any, now: float | None = None) -> None:
+    def acknowledge(self, message: object, now: float | None = None) -> None:
         """Handle {"kind": "ack", "seq": n} or {"kind": "resync"} from the page."""
-        kind = message.get("kind") if isinstance(message, dict) else None
+        message = message if isinstance(message, dict) else {}
+        kind = message.get("kind")
         now = time.monotonic() if now is None else now
         if kind == "resync":
             self._asked_at = now

@@ -6,23 +6,23 @@ It opens one comm per node and loses its graph when a node is removed, so at mos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ipycytoscape import CytoscapeWidget
 
 from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.initial_expansion import data_edges, fold_representatives, visible_children
 from modulekg_widgets.engine.views.payload import label
+from modulekg_widgets.widgets.shared.base import Payload
 
 MAX_NODES = 200
 
 
-def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> CytoscapeWidget:
+def cytoscape_widget(payload: Payload, opened: Iterable[int]) -> CytoscapeWidget:
     """Returns a `CytoscapeWidget` of the nodes that are visible with `opened` containers expanded."""
     rows, folds = visible_children(payload), {fold[0]: fold[1] for fold in payload["folds"]}
     open_nodes = fold_representatives(payload, opened)
-    nodes: list[dict[str, Any]] = []
-    edges: list[dict[str, Any]] = []
+    nodes: list[dict[str, object]] = []
+    edges: list[dict[str, object]] = []
     drawn: set[int] = set()
     waiting = [0]
     while waiting:
@@ -54,7 +54,7 @@ def cytoscape_widget(payload: dict[str, Any], opened: Iterable[int]) -> Cytoscap
     return widget
 
 
-_STYLE: list[dict[str, Any]] = [
+_STYLE: list[dict[str, object]] = [
     {
         "selector": "node",
         "style": {

@@ -6,7 +6,7 @@ under one name has one writer where it is the same thing, and is another thing w
 | format | `graph.export`, from the payload                | export menu, from the canvas           | one source      |
 |--------|-------------------------------------------------|----------------------------------------|-----------------|
 | .svg   | the static picture: what is open, with its data | what is on the screen, with its colors | palette.json    |
-| .png   | the same, drawn from that SVG (raster.py)       | the screen's own pixels                | –               |
+| .png   | the same shapes, drawn by Pillow                | the screen's own pixels                | –               |
 | .dot   | the whole folded hierarchy (engine/dot.py)      | what is on the screen, view and colors | –               |
 | .json  | the payload                                     | the payload                            | the payload     |
 | .html  | a page of any widgets, with all state (pages.py)| a page of this graph, as it is shown   | pages/page.html |
@@ -28,8 +28,9 @@ from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
 from modulekg_widgets.engine.views.initial_expansion import data_edges, visible_children
 from modulekg_widgets.engine.views.payload import label
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.engine.views.pictures.raster import file_png
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.png import file_png
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 
 ModelGraph: TypeAlias = Any  # that module imports this one
 formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")
@@ -48,12 +49,12 @@ def _json(graph: ModelGraph) -> bytes:
 
 @formats.register("svg")
 def _svg(graph: ModelGraph) -> bytes:
-    return svg(graph.payload, graph._expanded_nodes()).encode()
+    return svg_text(draw_hierarchy(graph.payload, graph._expanded_nodes())).encode()
 
 
 @formats.register("png")
 def _png(graph: ModelGraph) -> bytes:
-    return file_png(svg(graph.payload, graph._expanded_nodes()))
+    return file_png(draw_hierarchy(graph.payload, graph._expanded_nodes()))
 
 
 @formats.register("dot")

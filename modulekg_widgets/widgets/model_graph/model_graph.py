@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Dict, List, Unicode, validate
+from traitlets import Bool, Bunch, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import (
     UnknownAxisError,
@@ -33,12 +33,20 @@ from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.views.initial_expansion import initial_expansion
 from modulekg_widgets.engine.views.payload import model_payload, number, text
-from modulekg_widgets.engine.views.pictures.hierarchy import svg
-from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
+from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
+from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.engine.views.pictures.svg import svg_text
+from modulekg_widgets.widgets.shared.base import Payload, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:
+    import pandas as pd
     from ipycytoscape import CytoscapeWidget
+    from torch import nn
+
+    from modulekg_widgets.engine.files.model_file import ModelFile
+
+    Model = nn.Module | ModelFile
 
 VIEWS = ("hierarchy", "dataflow", "operators", "deduplicated", "diff")
 TRACED_VIEWS = ("dataflow", "operators")
@@ -120,20 +128,20 @@ class ModelGraph(ModelWidget):
 
     def __init__(
         self,
-        model: Any,
-        args: Any = None,
-        kwargs: Any = None,
+        model: Model,
+        args: object = None,
+        kwargs: Mapping[str, object] | None = None,
         *,
-        compare: Any = None,
+        compare: Model | None = None,
         selected: str | None = None,
         axis: str | None = None,
         expanded: Sequence[str] | None = None,
         color_by: str = "none",
         query: str = "",
         view: str | None = None,
-        overlay: Mapping[str, Any] | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        overlay: Mapping[str, object] | None = None,
+        layout: object = None,
+        **unknown: object,
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
         payload = self._read(model, args, kwargs, compare)
@@ -154,7 +162,7 @@ class ModelGraph(ModelWidget):
         self.on_msg(self._on_message)
         self._show(model, args, kwargs, compare)
 
-    def _read(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> dict[str, Any]:
+    def _read(self, model: Model, args: object, kwargs: object, compare: Model | None = None) -> Payload:
         """Returns the payload of a model, and sets the paths that exist from now on."""
         found = None if compare is None else diff(model, compare)
         difference = None if found is None else found.structure
@@ -173,17 +181,17 @@ class ModelGraph(ModelWidget):
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
         return payload
 
-    def _show(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
+    def _show(self, model: Model, args: object, kwargs: object, compare: Model | None = None) -> None:
         """Remember the model and its inputs, for refreshes and the outdated notice."""
         self._inputs = args, kwargs
         self._compared = None if compare is None else weakref.ref(compare)
         self._watch(model)
 
-    def _redraw(self, model: Any) -> None:
+    def _redraw(self, model: Model) -> None:
         compare = None if self._compared is None else self._compared()
         self._refresh(model, *self._inputs, compare)
 
-    def refresh(self, model: Any, args: Any = None, kwargs: Any = None) -> None:
+    def refresh(self, model: Model, args: object = None, kwargs: Mapping[str, object] | None = None) -> None:
         """Show `model` instead, as after a cut; selection, open containers and axis stay where they still exist.
 
         Parameters
@@ -200,7 +208,7 @@ class ModelGraph(ModelWidget):
         """
         self._refresh(model, args, kwargs)
 
-    def _refresh(self, model: Any, args: Any, kwargs: Any, compare: Any = None) -> None:
+    def _refresh(self, model: Model, args: object, kwargs: object, compare: Model | None = None) -> None:
         payload = self._read(model, args, kwargs, compare)
         self._show(model, args, kwargs, compare)
         with self.hold_sync():
@@ -214,7 +222,7 @@ class ModelGraph(ModelWidget):
             if (not payload["flow"] and self.view in TRACED_VIEWS) or (self.view == "diff" and compare is None):
                 self.view = "hierarchy"
 
-    def show_profile(self, profile: Any) -> None:
+    def show_profile(self, profile: pd.DataFrame) -> None:
         """Add the measured time of each module as the column "time", in milliseconds: to color by, and in the panel.
 
         Nothing is measured here, and the model is not needed; `refresh` takes the column away again.
@@ -284,12 +292,12 @@ class ModelGraph(ModelWidget):
     # -------------------------------------------------------------- checks
 
     @validate("selected")
-    def _check_selected(self, proposal: Any) -> str | None:
+    def _check_selected(self, proposal: Bunch) -> str | None:
         value = proposal["value"]
         return None if value is None else self._known_path(value)
 
     @validate("axis")
-    def _check_axis(self, proposal: Any) -> str | None:
+    def _check_axis(self, proposal: Bunch) -> str | None:
         value, known = proposal["value"], self.payload.get("axes")
         if value is None:
             return None
@@ -305,7 +313,7 @@ class ModelGraph(ModelWidget):
         return "the file has none" if self.payload.get("file") else "pass the model's inputs as args="
 
     @validate("expanded")
-    def _check_expanded(self, proposal: Any) -> list[str]:
+    def _check_expanded(self, proposal: Bunch) -> list[str]:
         paths = [self._known_path(path) for path in proposal["value"]]
         if self._is_chosen:  # also where Python had the same before: the page may have opened others
             self.open_to_fit = False
@@ -334,7 +342,7 @@ class ModelGraph(ModelWidget):
         finally:
             self._is_chosen = was_chosen
 
-    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: object, content: object, buffers: object) -> None:
         """Handle a message of a page on the containers that it has expanded."""
         if not isinstance(content, Mapping) or content.get("kind") != "opened":
             return
@@ -344,11 +352,11 @@ class ModelGraph(ModelWidget):
             self._take_expanded(paths)
 
     @validate("overlay")
-    def _check_overlay(self, proposal: Any) -> dict[str, float | int | None]:
+    def _check_overlay(self, proposal: Bunch) -> dict[str, float | int | None]:
         return {self._known_path(path): _plain_number(path, value) for path, value in proposal["value"].items()}
 
     @validate("view")
-    def _check_view(self, proposal: Any) -> str:
+    def _check_view(self, proposal: Bunch) -> str:
         value = proposal["value"]
         lacking = {} if self.payload.get("compare") else {"diff": "pass a second model as compare="}
         if not self.payload.get("flow"):
@@ -359,7 +367,7 @@ class ModelGraph(ModelWidget):
         return value
 
     @validate("color_by")
-    def _check_color_by(self, proposal: Any) -> str:
+    def _check_color_by(self, proposal: Bunch) -> str:
         value = proposal["value"]
         offered = ("none", "occurrences", "overlay", "pruned", *self.payload.get("columns", ()))
         if value not in offered:
@@ -413,9 +421,11 @@ class ModelGraph(ModelWidget):
 
     # -------------------------------------------------------------- other forms
 
-    def _static_picture(self) -> str:
-        picture = svg(self.payload, self._expanded_nodes())
-        return picture if len(picture) <= MAX_PICTURE_CHARACTERS else svg(self.payload, initial_expansion(self.payload))
+    def _static_picture(self) -> Picture:
+        picture = draw_hierarchy(self.payload, self._expanded_nodes())
+        if len(svg_text(picture)) <= MAX_PICTURE_CHARACTERS:
+            return picture
+        return draw_hierarchy(self.payload, initial_expansion(self.payload))
 
     def _expanded_nodes(self) -> list[int]:
         return [self._paths.find(path) or 0 for path in self.expanded]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
 from ipywidgets.embed import dependency_state
@@ -18,8 +18,8 @@ from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, printable
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
-from modulekg_widgets.engine.views.pictures.boxes import xml_text
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
+from modulekg_widgets.engine.views.pictures.svg import xml_text
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError
 
 # --------------------
 # Saved messages and answers: what a page without a kernel uses in its place, registered by widget.
@@ -28,7 +28,7 @@ from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueErro
 class SavedMessage(NamedTuple):
     """A kernel message: JSON content and binary buffers."""
 
-    content: dict[str, Any]
+    content: dict[str, object]
     buffers: Iterable[bytes]
 
 
@@ -38,11 +38,12 @@ class SavedAnswer(NamedTuple):
     Without buffers of its own those of the message come back.
     """
 
-    question: dict[str, Any]
-    content: dict[str, Any]
+    question: dict[str, object]
+    content: dict[str, object]
     buffers: Iterable[bytes] | None = None
 
 
+Saved = TypeVar("Saved", SavedMessage, SavedAnswer)
 # each widget's own module registers, by the name of the class; of the answers the first that fits counts
 saved_updates: Registry[Callable[[Any], Iterable[SavedMessage]]] = Registry("widget")
 saved_answers: Registry[Callable[[Any], Iterable[SavedAnswer]]] = Registry("widget")
@@ -121,7 +122,7 @@ def page_of(widget: DOMWidget) -> bytes:
     return page.encode("utf-8", "backslashreplace")
 
 
-def page_data(widget: DOMWidget) -> dict[str, Any]:
+def page_data(widget: DOMWidget) -> Payload:
     """Returns the data for the page's script: widgets with kind, id, state, buffers and messages."""
     _check(widget, "")
     saved = dependency_state(widget, drop_defaults=False)
@@ -138,7 +139,7 @@ def page_data(widget: DOMWidget) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "views": [names[str(widget.model_id)]], "widgets": entries}
 
 
-def _entry(widget: Widget, saved: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def _entry(widget: Widget, saved: Payload, names: dict[str, str]) -> Payload:
     state = {key: _renamed(value, names) for key, value in saved["state"].items()}
     kind = str(saved["model_name"]).removesuffix("Model")
     return {
@@ -157,7 +158,7 @@ def _entry(widget: Widget, saved: dict[str, Any], names: dict[str, str]) -> dict
     }
 
 
-def _check(widget: Any, where: str) -> None:
+def _check(widget: Widget, where: str) -> None:
     kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
@@ -174,7 +175,7 @@ def _open_widgets() -> dict[str, Widget]:
     return dict(_instances)
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
+def _renamed(value: object, names: dict[str, str]) -> object:
     """Returns `value` with the ids of widgets replaced by those of the page."""
     if isinstance(value, str) and value.startswith("IPY_MODEL_"):
         id = value.removeprefix("IPY_MODEL_")
@@ -182,17 +183,17 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     return [_renamed(item, names) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _saved_messages(registry: Registry[Any], kind: str, widget: Widget) -> Iterable[Any]:
+def _saved_messages(registry: Registry[Callable[[Any], Iterable[Saved]]], kind: str, widget: Widget) -> Iterable[Saved]:
     return registry[kind](widget) if kind in registry else ()
 
 
-def _with_buffers(entry: dict[str, Any], buffers: Iterable[bytes] | None) -> dict[str, Any]:
+def _with_buffers(entry: dict[str, object], buffers: Iterable[bytes] | None) -> dict[str, object]:
     """Returns `entry` with its buffers in base64; unchanged for None."""
     packed = None if buffers is None else [base64.b64encode(part).decode("ascii") for part in buffers]
     return entry if packed is None else {**entry, "buffers": packed}
 
 
-def _title(data: dict[str, Any]) -> str:
+def _title(data: Payload) -> str:
     """The title of the first widget that has one."""
     payloads = [entry["state"].get("payload", {}) for entry in data["widgets"]]
     titles = [payload.get("title") or ", ".join(payload.get("runs", ())) for payload in payloads]
@@ -209,5 +210,5 @@ def _script() -> str:
     return script.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def _embedded(data: dict[str, object]) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

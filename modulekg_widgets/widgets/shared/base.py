@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from ipywidgets import DOMWidget
-from traitlets import TraitError, Unicode
+from traitlets import Bunch, TraitError, Unicode
 
 from modulekg_widgets._version import __version__
 from modulekg_widgets.engine.errors import (
@@ -27,10 +27,12 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
-from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.engine.views.pictures.png import notebook_pictures
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, output_pictures, record_captured
 
 FRONT_END = "modulekg-widgets"
+Payload: TypeAlias = dict[str, Any]  # JSON that a page gets; engine/views/schema.py and js/src have its parts
 
 
 class WidgetValueError(ModuleKGError, TraitError):
@@ -54,7 +56,7 @@ class ModuleKGWidget(DOMWidget):
 
     kernel_traits: ClassVar[frozenset[str]] = frozenset({"payload"})  # traits of which no page is believed
 
-    def __init__(self, **state: Any) -> None:
+    def __init__(self, **state: object) -> None:
         try:
             super().__init__(**state)
         except TraitError as error:
@@ -63,7 +65,7 @@ class ModuleKGWidget(DOMWidget):
         _add_box_pictures()
         output_pictures()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and self._owns_layout and not hasattr(type(self), name):
             owner = type(self).__name__
             raise UnknownAttributeError(
@@ -74,7 +76,7 @@ class ModuleKGWidget(DOMWidget):
         except TraitError as error:
             raise _as_widget_error(error) from None
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def set_state(self, sync_data: dict[str, object]) -> None:
         """Apply changes from a page, without kernel-only traits; invalid values are reverted on both sides."""
         wanted = {
             name: value for name, value in sync_data.items() if name in self.keys and name not in self.kernel_traits
@@ -102,7 +104,7 @@ class ModuleKGWidget(DOMWidget):
         if layout is not None:
             layout.close()
 
-    def notify_change(self, change: Any) -> None:
+    def notify_change(self, change: Bunch) -> None:
         """Count the change, and notify observers."""
         self._changes += 1
         super().notify_change(change)
@@ -111,7 +113,7 @@ class ModuleKGWidget(DOMWidget):
         """Returns a value that differs whenever the static picture may differ."""
         return self._changes
 
-    def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
+    def _handle_custom_msg(self, content: object, buffers: object) -> None:
         """Handle the request of a saved notebook for current pictures."""
         if isinstance(content, dict) and content.get("kind") == "pictures":
             pictures = output_pictures() if is_main_thread() else None
@@ -123,15 +125,15 @@ class ModuleKGWidget(DOMWidget):
         """Wait for background work; True if there was any."""
         return False
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+    def _repr_mimebundle_(self, **kwargs: object) -> Payload:
+        bundle: Payload = super()._repr_mimebundle_(**kwargs) or {}
         _track_cell(self)
         picture = self._static_picture()
-        if picture:
+        if picture is not None:
             bundle |= notebook_pictures(picture)
         return bundle
 
-    def _static_picture(self) -> str | None:
+    def _static_picture(self) -> Picture | None:
         return None
 
 

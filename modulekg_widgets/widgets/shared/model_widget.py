@@ -6,19 +6,22 @@ import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from traitlets import Unicode
 
 from modulekg_widgets.engine.errors import ModuleKGError
-from modulekg_widgets.engine.torch_runtime import model_state
-from modulekg_widgets.engine.torch_runtime.model_state import ModelState, state_of
+from modulekg_widgets.engine.torch_runtime import model_snapshot
+from modulekg_widgets.engine.torch_runtime.model_snapshot import ModelSnapshot, snapshot_of
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
 
+if TYPE_CHECKING:
+    from torch import nn
+
 SIZES_CHANGED = "Outdated: the model's layers or sizes have changed since this was drawn."
 WEIGHTS_CHANGED = "Outdated: the model's weights have changed since this was drawn."
-OUTDATED_MESSAGES = {model_state.SIZES: SIZES_CHANGED, model_state.WEIGHTS: WEIGHTS_CHANGED, "": ""}
+OUTDATED_MESSAGES = {model_snapshot.SIZES: SIZES_CHANGED, model_snapshot.WEIGHTS: WEIGHTS_CHANGED, "": ""}
 MODEL_DELETED = "The model no longer exists. Make a new widget to show another one."
 SLOW_SECONDS = 0.05  # seconds of a comparison, after which the next one waits
 PAUSE_FACTOR = 20  # times as long
@@ -29,30 +32,30 @@ class ModelWidget(ModuleKGWidget):
 
     outdated = Unicode("").tag(sync=True)
 
-    _shown_state: ModelState | None = None
+    _shown_snapshot: ModelSnapshot | None = None
 
-    def _watch(self, model: Any) -> None:
+    def _watch(self, model: object) -> None:
         """Take the present state of `model` as the one that is shown."""
-        self._shown_state = state_of(model)
+        self._shown_snapshot = snapshot_of(model)
         self.outdated = ""
         _watching.add(self)
         _compare_after_cells()
 
-    def _accept_change(self, model: Any) -> None:
+    def _accept_change(self, model: object) -> None:
         """Take a change of `model` as known, if it is the one that is shown."""
-        if self._shown_state is not None and self._shown_state.model is model:
+        if self._shown_snapshot is not None and self._shown_snapshot.model is model:
             self._watch(model)
 
     def _check_outdated(self) -> None:
         """Set `outdated` if the model differs from the one that is shown."""
-        if self._shown_state is not None:
-            self.outdated = OUTDATED_MESSAGES[self._shown_state.change()]
+        if self._shown_snapshot is not None:
+            self.outdated = OUTDATED_MESSAGES[self._shown_snapshot.change()]
 
-    def _redraw(self, model: Any) -> None:
+    def _redraw(self, model: nn.Module) -> None:
         """Show the present state of the model."""
         raise NotImplementedError
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def set_state(self, sync_data: dict[str, object]) -> None:
         """Apply changes from a page, except of `outdated`."""
         super().set_state({name: value for name, value in sync_data.items() if name != "outdated"})
 
@@ -61,14 +64,14 @@ class ModelWidget(ModuleKGWidget):
         self._check_outdated()
         return super().finish() or self.outdated != ""
 
-    def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
+    def _handle_custom_msg(self, content: object, buffers: object) -> None:
         if isinstance(content, Mapping) and content.get("kind") == "refresh":
             when_idle(self._refresh_shown)
         else:
             super()._handle_custom_msg(content, buffers)
 
     def _refresh_shown(self) -> None:
-        model = None if self._shown_state is None else self._shown_state.model
+        model = None if self._shown_snapshot is None else self._shown_snapshot.model
         if model is None:
             self.outdated = MODEL_DELETED
             return
@@ -79,7 +82,7 @@ class ModelWidget(ModuleKGWidget):
 
 
 _watching: weakref.WeakSet[ModelWidget] = weakref.WeakSet()
-_hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+_hooked: weakref.WeakSet[object] = weakref.WeakSet()
 _next = 0.0  # when the models are compared again, at the earliest
 
 

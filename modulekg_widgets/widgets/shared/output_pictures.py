@@ -16,8 +16,9 @@ from uuid import uuid4
 from ipywidgets import Accordion, Box, DOMWidget, Output, Stack, Tab, VBox, Widget
 from ipywidgets.widgets.widget import _instances
 
-from modulekg_widgets.engine.views.pictures.boxes import MAX_WIDTH, SizedPicture, arrange_in_rows, with_size
-from modulekg_widgets.engine.views.pictures.raster import notebook_pictures
+from modulekg_widgets.engine.views.pictures.boxes import MAX_WIDTH, arrange_in_rows
+from modulekg_widgets.engine.views.pictures.png import notebook_pictures
+from modulekg_widgets.engine.views.pictures.shapes import Picture
 
 if TYPE_CHECKING:
     from IPython.core.formatters import DisplayFormatter
@@ -43,10 +44,10 @@ def add_box_pictures(formatter: DisplayFormatter, displayed: Callable[[Widget], 
 class _PictureFormatter:
     """Formatter that adds the picture to the display of a box with widgets of this package."""
 
-    def __init__(self, before: Callable[[Any], Any] | None, displayed: Callable[[Widget], None]) -> None:
+    def __init__(self, before: Callable[[object], object] | None, displayed: Callable[[Widget], None]) -> None:
         self.before, self.displayed = before, displayed
 
-    def __call__(self, widget: Widget) -> Any:
+    def __call__(self, widget: Widget) -> object:
         bundle = self.before(widget) if self.before else widget._repr_mimebundle_()
         self.displayed(widget)
         picture = picture_of(widget)
@@ -66,20 +67,15 @@ def record_captured(widget: Widget, run: str | None) -> None:
         captured[1].append(weakref.ref(widget))
 
 
-def picture_of(widget: Widget) -> str | None:
-    """Returns the picture of all widgets in `widget`; None if there is none."""
-    found = _picture(widget, frozenset())
-    return found.svg if found else None
-
-
-def _picture(widget: Widget, above: frozenset[Widget]) -> SizedPicture | None:
+def picture_of(widget: Widget, above: frozenset[Widget] = frozenset()) -> Picture | None:
+    """Returns the picture of all widgets in `widget`, except those in `above`; None if there is none."""
     if widget in above or widget.comm is None:
         return None
     own = getattr(widget, "_static_picture", None)
     if own is not None:
-        return with_size(own())
+        return own()
     above |= {widget}
-    inside = ((title, _picture(part, above)) for title, part in _parts(widget))
+    inside = ((title, picture_of(part, above)) for title, part in _parts(widget))
     drawn = [(title, picture) for title, picture in inside if picture is not None]
     if not drawn:
         return None
@@ -108,7 +104,7 @@ def _output_widgets(output: Output) -> Iterable[Widget]:
     return [widget for widget in found if widget is not None]
 
 
-def _widget_of(data: Any) -> Widget | None:
+def _widget_of(data: object) -> Widget | None:
     """The widget that the data of an output refer to."""
     view = data.get(VIEW_TYPE) if isinstance(data, dict) else None
     name = view.get("model_id") if isinstance(view, dict) else None
@@ -126,7 +122,7 @@ def _is_row(widget: Widget) -> bool:
 SVG = "image/svg+xml"
 MAX_OUTPUTS = 50  # outputs that are looked after, the latest ones
 
-OutputState = dict[str, Any]  # of an output's id: the picture in it, and the widget's state then
+OutputState = dict[str, Any]  # a message with an output; of an output's id the picture in it, and the widget's state
 
 
 class OutputPictures:
@@ -140,7 +136,7 @@ class OutputPictures:
             shell.displayhook.register_hook(self._result)
         shell.events.register("post_run_cell", lambda result: self.refresh())
 
-    def _displayed(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _displayed(self, message: OutputState) -> OutputState:
         """Give an output a display id, if it has none."""
         content = message["content"]
         widget = _widget_in(content.get("data"))
@@ -151,7 +147,7 @@ class OutputPictures:
                 del self.outputs[next(iter(self.outputs))]
         return message
 
-    def _result(self, message: dict[str, Any]) -> dict[str, Any] | None:
+    def _result(self, message: OutputState) -> OutputState | None:
         """Display the result of a cell as an output with an id, as results have none."""
         content = message["content"]
         if _widget_in(content.get("data")) is None:
@@ -188,7 +184,7 @@ class OutputPictures:
         return True
 
 
-def _widget_in(data: Any) -> Widget | None:
+def _widget_in(data: object) -> Widget | None:
     """The widget whose picture an output shows."""
     view = data.get(VIEW_TYPE) if isinstance(data, dict) and SVG in data else None
     return _instances.get(view["model_id"]) if isinstance(view, dict) and "model_id" in view else None
@@ -200,7 +196,7 @@ def _state_of(widget: Widget) -> Hashable:
     return None if state is None else state()
 
 
-_by_shell: weakref.WeakKeyDictionary[Any, OutputPictures] = weakref.WeakKeyDictionary()
+_by_shell: weakref.WeakKeyDictionary[object, OutputPictures] = weakref.WeakKeyDictionary()
 
 
 def output_pictures() -> OutputPictures | None:

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from ipywidgets import jslink
+from traitlets import Bunch
 
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget
@@ -64,7 +65,7 @@ class SharedTrait(PairLink):
             widget.unobserve(self._changed, self.name)
         super().close()
 
-    def _changed(self, change: Any) -> None:
+    def _changed(self, change: Bunch) -> None:
         owner = change["owner"]
         if _is_linked_in_page(owner, self.name):
             return
@@ -72,7 +73,7 @@ class SharedTrait(PairLink):
             if other is not owner:
                 self._set(other, change["new"])
 
-    def _set(self, widget: ModuleKGWidget, value: Any) -> None:
+    def _set(self, widget: ModuleKGWidget, value: object) -> None:
         with contextlib.suppress(ModuleKGError):  # a module or axis that this widget's model or run lacks
             setattr(widget, self.name, value)
 
@@ -96,7 +97,7 @@ class PrunedShare(PairLink):
 class SharedStructure(PairLink):
     """Link of the selections of an explorer (a fingerprint) and a graph (the first path with it).
 
-    The page translates what is clicked (js/src/core/knowledge/structure_link.ts), the kernel what Python sets.
+    The page translates what is clicked (js/src/widgets/linked_models.ts), the kernel what Python sets.
     """
 
     name = "structure"
@@ -119,7 +120,7 @@ class SharedStructure(PairLink):
             explorer.graphs = [other for other in explorer.graphs if other is not graph]  # type: ignore[attr-defined]
         super().close()
 
-    def _changed(self, change: Any) -> None:
+    def _changed(self, change: Bunch) -> None:
         owner = change["owner"]
         if _is_linked_in_page(owner, "selected") or len(self.widgets) < 2:
             return

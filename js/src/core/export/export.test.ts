@@ -4,13 +4,19 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { foreignParts, hostileTexts, press, smallNet, storeOf } from "../../testing/sample";
-import { quoted, sceneToDot } from "./dot";
+import {
+  quoted,
+  pictureToDot,
+  fileName,
+  printable,
+  type GraphPicture,
+  type PictureNode,
+  pictureToSvg
+} from "./graph_picture";
 import { graphPage, jsonForScript, PAGE_ID, PAGE_VERSION, standaloneHtml } from "./html";
 import { ExportMenu, type Picture } from "./menu";
-import { fileName, printable, type Scene, type SceneNode } from "./scene";
-import { sceneToSvg } from "./svg";
 
-const node = (id: string, more: Partial<SceneNode> = {}): SceneNode => ({
+const node = (id: string, more: Partial<PictureNode> = {}): PictureNode => ({
   id,
   label: id,
   sublabel: "",
@@ -23,7 +29,7 @@ const node = (id: string, more: Partial<SceneNode> = {}): SceneNode => ({
   ...more
 });
 
-const scene: Scene = {
+const scene: GraphPicture = {
   nodes: [
     node("\u0000input", { label: "input", kind: "pseudo" }),
     node("layer1", { kind: "group", y: 150, width: 300, height: 200, sublabel: "Sequential" }),
@@ -57,7 +63,7 @@ function parseXml(text: string): Document {
 
 describe("svg", () => {
   it("draws the scene", () => {
-    const text = sceneToSvg(scene, "Net");
+    const text = pictureToSvg(scene, "Net");
     const picture = parseXml(text);
     expect(Array.from(picture.querySelectorAll("text"), element => element.textContent)).toEqual([
       "layer1Sequential",
@@ -74,20 +80,20 @@ describe("svg", () => {
   });
 
   it("draws nothing too", () => {
-    expect(parseXml(sceneToSvg({ nodes: [], edges: [] }, "")).documentElement.getAttribute("viewBox")).toBe(
+    expect(parseXml(pictureToSvg({ nodes: [], edges: [] }, "")).documentElement.getAttribute("viewBox")).toBe(
       "-24 -24 48 48"
     );
   });
 
   it.each(HOSTILE)("shows %j verbatim and nothing else", hostile => {
-    const all: Scene = {
+    const all: GraphPicture = {
       nodes: [
         node(hostile, { sublabel: hostile }),
         node("b", { kind: "group", label: hostile, width: 400, height: 300 })
       ],
       edges: [{ source: "b", target: hostile, kind: "data", label: hostile }]
     };
-    const picture = parseXml(sceneToSvg(all, hostile));
+    const picture = parseXml(pictureToSvg(all, hostile));
     const names = new Set(Array.from(picture.querySelectorAll("*"), element => element.tagName));
     for (const name of names)
       expect(["svg", "title", "defs", "marker", "path", "rect", "g", "text", "tspan"]).toContain(name);
@@ -99,7 +105,7 @@ describe("svg", () => {
 
 describe("dot", () => {
   it("makes clusters and edges between them", () => {
-    const text = sceneToDot(scene, "Net");
+    const text = pictureToDot(scene, "Net");
     expect(text).toContain('n0 -> n1 [lhead="cluster_n1", style=dashed];');
     expect(text).toContain('n1 -> n3 [ltail="cluster_n1", label="1×512"];');
     expect(text.indexOf('subgraph "cluster_n1"')).toBeLessThan(text.indexOf("n2 [label"));
@@ -124,7 +130,7 @@ describe("dot", () => {
   it.skipIf(!hasGraphviz).each(HOSTILE.filter(Boolean))(
     "shows %j in Graphviz as it is",
     hostile => {
-      const text = sceneToDot({ nodes: [node(hostile), node("b")], edges: [] }, hostile);
+      const text = pictureToDot({ nodes: [node(hostile), node("b")], edges: [] }, hostile);
       const drawn = spawnSync("dot", ["-Tsvg"], { input: text, encoding: "utf8" });
       expect(drawn.stderr).toBe("");
       const picture = parseXml(drawn.stdout.replace(/<!DOCTYPE[^>]*>/, ""));

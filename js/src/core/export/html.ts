@@ -3,8 +3,7 @@
 import { PAGE_TEMPLATE } from "../../generated/page_template";
 import type { ModelPayload } from "../shared/payload/payload";
 import type { GraphStore } from "../shared/model/graph_store";
-import { printable } from "./scene";
-import { xml } from "./svg";
+import { printable, xml } from "./graph_picture";
 
 /** The element with the data of the page, whoever wrote it. */
 export const PAGE_ID = "mkg-page";

@@ -1,17 +1,14 @@
 // The export menu: what is on the canvas, or all of the model, as a file.
 
-import { button, Disposers, el, listen } from "../shared/ui/dom";
+import { button, Disposers, el, listen, icon, saveFile } from "../shared/ui/dom";
 import type { Hierarchy } from "../shared/model/hierarchy";
-import { icon } from "../shared/ui/icons";
 import type { GraphStore } from "../shared/model/graph_store";
-import { sceneToDot } from "./dot";
+import { pictureToDot, fileName, GraphPicture, pictureToSvg } from "./graph_picture";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
-import { fileName, Scene } from "./scene";
-import { sceneToSvg } from "./svg";
 
 /** The graph on the canvas. */
 export interface Picture {
-  scene(): Scene;
+  scene(): GraphPicture;
   exportPng(): Promise<Blob>;
 }
 
@@ -28,7 +25,6 @@ const FORMATS: readonly [Format, string, string][] = [
   ["json", "JSON", "all data of this view"],
   ["html", "HTML", "this explorer as one offline page"]
 ];
-const KEEP_URL = 60_000; // ms; some browsers read the blob after the click has returned
 
 export class ExportMenu {
   private readonly disposers = new Disposers();
@@ -118,7 +114,7 @@ export class ExportMenu {
     try {
       const blob = await this.make(format);
       if (!blob) this.store.set("notice", "The picture is not drawn yet: try again in a moment.");
-      else download(blob, fileName(this.h.payload.title, format));
+      else saveFile(blob, fileName(this.h.payload.title, format));
     } catch {
       // what went wrong may contain names from the model, so the text is fixed
       this.store.set("notice", `The ${format.toUpperCase()} file could not be made.`);
@@ -132,8 +128,8 @@ export class ExportMenu {
     const picture = this.source.graph();
     if (!picture) return undefined;
     if (format === "png") return new Blob([await picture.exportPng()], { type: "image/png" });
-    if (format === "dot") return textBlob(sceneToDot(picture.scene(), payload.title), "text/vnd.graphviz");
-    return textBlob(sceneToSvg(picture.scene(), payload.title), "image/svg+xml");
+    if (format === "dot") return textBlob(pictureToDot(picture.scene(), payload.title), "text/vnd.graphviz");
+    return textBlob(pictureToSvg(picture.scene(), payload.title), "image/svg+xml");
   }
 
   private async makeHtml(): Promise<Blob> {
@@ -157,15 +153,4 @@ function item(format: Format, name: string, what: string): HTMLElement {
 
 function textBlob(text: string, type: string): Blob {
   return new Blob([text], { type: `${type};charset=utf-8` });
-}
-
-function download(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = el("a", "mkg-offscreen");
-  link.href = url;
-  link.download = name;
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), KEEP_URL);
 }

@@ -1,73 +1,25 @@
 // GGUF files: metadata, and tensors with their types, which may be quantised. Versions 1 to 3, in either order of bytes:
 // docs/gguf.md in ggml-org/ggml.
 
+import { FORMAT_TABLES } from "../../generated/format_tables";
 import { type Bytes, Window } from "./bytes/buffered";
-import { excess, malformed, MAX_TENSORS, need, excerpt } from "./bytes/bounds";
+import { limitExceeded, malformed, MAX_TENSORS, ensure, excerpt } from "./bytes/limits";
 import { anyText, count, floatText, grouped, numberIn, type NumberKind, text, widthOf } from "./bytes/numbers";
 import type { FileContents, FileSource, Plain, TensorRecord } from "./bytes/records";
 
-// The types of tensors in GGUF files: the name of each, how many elements a block of it has, and its bytes.
-// As modulekg_widgets/engine/files/formats/gguf.py has them.
-
+/** A type of tensors: how many elements a block of it has, and its bytes. */
 interface GgmlType {
   readonly name: string;
   readonly block: number;
   readonly nbytes: number;
 }
 
-const TABLE: readonly (readonly [kind: number, name: string, block: number, nbytes: number])[] = [
-  [0, "float32", 1, 4],
-  [1, "float16", 1, 2],
-  [2, "Q4_0", 32, 18],
-  [3, "Q4_1", 32, 20],
-  [6, "Q5_0", 32, 22],
-  [7, "Q5_1", 32, 24],
-  [8, "Q8_0", 32, 34],
-  [9, "Q8_1", 32, 40],
-  [10, "Q2_K", 256, 84],
-  [11, "Q3_K", 256, 110],
-  [12, "Q4_K", 256, 144],
-  [13, "Q5_K", 256, 176],
-  [14, "Q6_K", 256, 210],
-  [15, "Q8_K", 256, 292],
-  [16, "IQ2_XXS", 256, 66],
-  [17, "IQ2_XS", 256, 74],
-  [18, "IQ3_XXS", 256, 98],
-  [19, "IQ1_S", 256, 50],
-  [20, "IQ4_NL", 32, 18],
-  [21, "IQ3_S", 256, 110],
-  [22, "IQ2_S", 256, 82],
-  [23, "IQ4_XS", 256, 136],
-  [24, "int8", 1, 1],
-  [25, "int16", 1, 2],
-  [26, "int32", 1, 4],
-  [27, "int64", 1, 8],
-  [28, "float64", 1, 8],
-  [29, "IQ1_M", 256, 56],
-  [30, "bfloat16", 1, 2],
-  [31, "Q4_0_4_4", 32, 18],
-  [32, "Q4_0_4_8", 32, 18],
-  [33, "Q4_0_8_8", 32, 18],
-  [34, "TQ1_0", 256, 54],
-  [35, "TQ2_0", 256, 66],
-  [39, "MXFP4", 32, 17],
-  [40, "NVFP4", 64, 36],
-  [41, "Q1_0", 128, 18]
-];
-
 const GGML_TYPES: ReadonlyMap<number, GgmlType> = new Map(
-  TABLE.map(([kind, name, block, nbytes]) => [kind, { name, block, nbytes }])
+  FORMAT_TABLES.ggml_types.map(([kind, name, block, nbytes]) => [kind, { name, block, nbytes }])
 );
 
 /** Numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit. */
-const USED_DIFFERENTLY: ReadonlyMap<number, string> = new Map([
-  [36, "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp"],
-  [37, "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp"],
-  [38, "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp"],
-  [39, "MXFP4 of llama.cpp or TL2 of bitnet.cpp"],
-  [40, "NVFP4 of llama.cpp or a type of another reader"],
-  [41, "Q1_0 of llama.cpp or a type of another reader"]
-]);
+const USED_DIFFERENTLY: ReadonlyMap<number, string> = new Map<number, string>(FORMAT_TABLES.ambiguous_ggml_types);
 
 const MAX_KEYS = 20_000;
 const MAX_SCANNED = 2_000_000; // elements of arrays that are looked at one by one
@@ -78,22 +30,25 @@ const SHOWN = 4; // elements, as which one that is told counts
 const MAX_DIMENSIONS = 8;
 const MAX_ARRAY_DEPTH = 4;
 const MAX_ELEMENTS = 2n ** 62n;
-const [U32, TEXT, ARRAY, U64] = [4, 8, 9, 10];
+const [TEXT, ARRAY] = [8, 9];
 
-/** By `enum gguf_type`; true and false are bytes. */
-const NUMBERS: ReadonlyMap<number, readonly [NumberKind, string]> = new Map([
-  [0, ["u8", "uint8"]],
-  [1, ["i8", "int8"]],
-  [2, ["u16", "uint16"]],
-  [3, ["i16", "int16"]],
-  [U32, ["u32", "uint32"]],
-  [5, ["i32", "int32"]],
-  [6, ["f32", "float32"]],
-  [7, ["u8", "bool"]],
-  [U64, ["u64", "uint64"]],
-  [11, ["i64", "int64"]],
-  [12, ["f64", "float64"]]
-]);
+/** By `enum gguf_type`: how a number is read; true and false are bytes. */
+const NUMBER_KINDS = {
+  uint8: "u8",
+  int8: "i8",
+  uint16: "u16",
+  int16: "i16",
+  uint32: "u32",
+  int32: "i32",
+  float32: "f32",
+  bool: "u8",
+  uint64: "u64",
+  int64: "i64",
+  float64: "f64"
+} as const;
+const NUMBERS: ReadonlyMap<number, readonly [NumberKind, string]> = new Map(
+  FORMAT_TABLES.gguf_numbers.map(([number, name]) => [number, [NUMBER_KINDS[name], name]])
+);
 
 /** What the header says of a tensor; `start` is counted from where the tensors begin. */
 interface Entry {
@@ -142,11 +97,11 @@ class Header {
     const version = this.bytes(4);
     this.little = version[0] !== 0 || version[1] !== 0; // no version is so large that it has none of its lowest bits
     const number = count(version, this.little);
-    need(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
+    ensure(number >= 1 && number <= 3, `GGUF of version ${grouped(number)}, and versions 1 to 3 are read`);
     this.width = number === 1 ? 4 : 8;
     [this.tensors, this.keys] = [this.count(), this.count()];
-    if (this.tensors > MAX_TENSORS) throw excess(`${grouped(this.tensors)} tensors`);
-    if (this.keys > MAX_KEYS) throw excess(`${grouped(this.keys)} keys`);
+    if (this.tensors > MAX_TENSORS) throw limitExceeded(`${grouped(this.tensors)} tensors`);
+    if (this.keys > MAX_KEYS) throw limitExceeded(`${grouped(this.keys)} keys`);
     this.keep();
   }
 
@@ -176,7 +131,7 @@ class Header {
 
   name(): string {
     const length = this.count();
-    if (length > MAX_TEXT_LENGTH) throw excess(`a name of ${grouped(length)} bytes`);
+    if (length > MAX_TEXT_LENGTH) throw limitExceeded(`a name of ${grouped(length)} bytes`);
     this.keepText(length);
     return text(this.bytes(length), "a name");
   }
@@ -196,12 +151,12 @@ class Header {
 
   passOver(number: number): void {
     this.passedOver += number;
-    if (this.passedOver > MAX_SCANNED) throw excess("elements in its metadata");
+    if (this.passedOver > MAX_SCANNED) throw limitExceeded("elements in its metadata");
   }
 
   private keepText(length: number): void {
     this.texts += length;
-    if (this.texts > MAX_TEXT_TOTAL) throw excess("bytes of names and texts");
+    if (this.texts > MAX_TEXT_TOTAL) throw limitExceeded("bytes of names and texts");
   }
 
   private bytes(length: number): Uint8Array {
@@ -214,7 +169,7 @@ class Header {
 function addKey(header: Header, metadata: Map<string, Plain>): void {
   const key = header.name();
   const found = value(header, header.kind());
-  need(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
+  ensure(!metadata.has(key), () => `it has the key ${excerpt(key)} twice`);
   metadata.set(key, plain(found));
 }
 
@@ -226,7 +181,7 @@ function value(header: Header, kind: number, depth = 0): MetadataValue {
   const [number, name] = NUMBERS.get(kind) ?? [];
   if (number !== undefined) return name === "bool" ? header.number(number) !== 0 : header.number(number);
   if (kind === TEXT) return header.text();
-  need(
+  ensure(
     kind === ARRAY && depth < MAX_ARRAY_DEPTH,
     () => `a value of the type ${grouped(kind)}, which GGUF does not have`
   );
@@ -263,10 +218,10 @@ function elementText(found: MetadataValue, kind: number): string {
 
 function addEntry(header: Header, entries: Map<string, Entry>): void {
   const [name, dimensions] = [header.name(), header.kind()];
-  if (dimensions > MAX_DIMENSIONS) throw excess(`dimensions of ${excerpt(name)}`);
+  if (dimensions > MAX_DIMENSIONS) throw limitExceeded(`dimensions of ${excerpt(name)}`);
   const shape = Array.from({ length: dimensions }, () => header.count()).reverse();
   const entry = { name, shape, kind: header.kind(), start: header.offset() };
-  need(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
+  ensure(!entries.has(name), () => `it has the tensor ${excerpt(name)} twice`);
   entries.set(name, entry);
 }
 
@@ -332,15 +287,15 @@ function recordOf(entry: Entry, { data, room, known }: Placed): TensorRecord {
 /** The bytes of a tensor that has `room` up to the next or to the end; one of an unknown type has all of them. */
 function lengthOf(entry: Entry, room: number, known: GgmlType | undefined): number {
   const { name, shape } = entry;
-  need(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
+  ensure(elementsOf(entry) <= MAX_ELEMENTS, () => `${excerpt(name)} has more elements than memories have`);
   if (known === undefined) return Math.max(room, 0);
   const { block } = known;
-  need(
+  ensure(
     block === 1 || (shape[shape.length - 1] ?? 1) % block === 0,
     () => `rows of ${excerpt(name)} cannot be cut into blocks`
   );
   const length = bytesOf(entry, known);
-  need(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
+  ensure(length <= room, () => `${excerpt(name)} is cut off, or has bytes of another tensor`);
   return length;
 }
 

@@ -7,8 +7,7 @@ import { describe, expect, it } from "vitest";
 import { drawer, mutated } from "../../testing/mutations";
 import { MemorySource } from "../../testing/sources";
 import { zipped } from "../../testing/zips";
-import { FileProblem, problemMessage } from "../shared/payload/file_problem";
-import { UNTRANSLATED } from "../shared/base/i18n";
+import { FileProblem, problemMessage, UNTRANSLATED } from "../shared/payload/file_problem";
 import { readModelFile } from "./registry";
 
 const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/files/golden");

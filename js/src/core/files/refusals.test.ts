@@ -4,8 +4,7 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { MemorySource } from "../../testing/sources";
 import { zipped } from "../../testing/zips";
-import { FileProblem, problemMessage } from "../shared/payload/file_problem";
-import { UNTRANSLATED } from "../shared/base/i18n";
+import { FileProblem, problemMessage, UNTRANSLATED } from "../shared/payload/file_problem";
 import { readModelFile } from "./registry";
 
 const bytes = (text: string) => new TextEncoder().encode(text);

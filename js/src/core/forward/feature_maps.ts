@@ -2,9 +2,8 @@
 
 import { contextOf } from "../shared/base/canvas";
 import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
-import { button, Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { button, Disposers, el, listen, setAttribute, icon } from "../shared/ui/dom";
 import { shortNumber } from "../shared/base/format";
-import { icon } from "../shared/ui/icons";
 import { topList } from "./details";
 import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
 import { type Forward, toNum, type Top } from "./payload";

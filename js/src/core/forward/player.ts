@@ -1,20 +1,32 @@
-// The whole player: controls, the list of steps, and what is known of the current one.
+// The forward player: controls, the list of steps, and what is known of the current one.
 
 import "../../../style/forward_player.css";
 import "../../../style/forward_details.css";
-import { Disposers, el, listen } from "../shared/ui/dom";
+import {
+  Disposers,
+  el,
+  listen,
+  button,
+  Debounced,
+  option,
+  setAttribute,
+  nameSpan,
+  type IconName,
+  icon
+} from "../shared/ui/dom";
 import { captureKeys } from "../shared/ui/keys";
-import { exactNumber } from "../shared/base/format";
+import { exactNumber, shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
 import { DISCONNECTED } from "../shared/ui/status";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
-import { Controls } from "./controls";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
 import type { MapsFeed } from "./maps_feed";
-import { Forward } from "./payload";
+import { Forward, itemCount, shapesText, type Step } from "./payload";
 import { type RevealedShapes, Quiz } from "./quiz";
-import { StepList } from "./step_list";
+import { addWindowButtons } from "../shared/ui/window_buttons";
+import { familyColor } from "../shared/stage/theme";
+import { VirtualList } from "../shared/ui/virtual_list";
 
 export interface ForwardPlayer {
   dispose(): void;
@@ -163,4 +175,335 @@ function hasKeysOfItsOwn({ target, key }: KeyboardEvent): boolean {
   if (target.matches("input:not([type=checkbox]), select, textarea")) return true;
   if (target.matches("input[type=checkbox], button")) return key === " ";
   return target.matches(".mkg-forward-details") && key !== " " && !/^Arrow(Left|Right)$/.test(key);
+}
+
+// The line of controls on top: where in the pass, play and pause, speed, item of the batch, and the quiz.
+
+const TYPING = 250; // ms
+const SPEEDS: readonly number[] = [0.5, 1, 2, 5, 10, 20];
+
+class Controls {
+  private readonly disposers = new Disposers();
+  private readonly slider = el("input", "mkg-forward-slider");
+  private readonly place = el("span", "mkg-forward-place");
+  private readonly play = button("mkg-button mkg-forward-play", "");
+  private readonly speed = el("select", "mkg-forward-speed");
+  private readonly sample = el("input", "mkg-forward-sample");
+  private readonly typed = new Debounced(() => this.setSample(), TYPING);
+  private readonly samples = el("span", "mkg-label");
+  private readonly hide = el("input", "mkg-forward-hide");
+  private readonly score = el("span", "mkg-forward-score");
+  private readonly restart = button("mkg-link mkg-forward-restart", "Start again");
+  private readonly buttons: Record<"first" | "back" | "next" | "last", HTMLButtonElement>;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly forward: Forward,
+    private readonly store: ForwardStore,
+    private readonly quiz: Quiz
+  ) {
+    host.classList.add("mkg-forward-controls");
+    host.setAttribute("role", "toolbar");
+    host.setAttribute("aria-label", "Forward pass");
+    this.buttons = {
+      first: this.mover("first", "First step", () => 0),
+      back: this.mover("back", "One step back", step => step - 1),
+      next: this.mover("next", "Next step", step => step + 1),
+      last: this.mover("last", "Last step", () => forward.size - 1)
+    };
+    this.slider.type = "range";
+    this.slider.min = "0";
+    this.slider.max = String(Math.max(0, forward.size - 1));
+    this.slider.setAttribute("aria-label", "Step");
+    this.sample.type = "number";
+    this.sample.min = "0";
+    this.sample.dataset.mkgNeedsKernel = "";
+    this.hide.type = "checkbox";
+    this.build();
+    this.listen();
+    this.show();
+  }
+
+  dispose(): void {
+    this.typed.cancel();
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private build(): void {
+    const { first, back, next, last } = this.buttons;
+    const moves = box("mkg-forward-moves", first, back, this.play, next, last);
+    const quiz = box("mkg-forward-quiz", check(this.hide, "Hide shapes"), this.score, this.restart);
+    this.host.append(
+      moves,
+      box("mkg-forward-where", this.slider, this.place),
+      field("Speed", this.speed),
+      field("Item", this.sample, this.samples),
+      quiz
+    );
+    this.disposers.add(addWindowButtons(this.host));
+  }
+
+  private mover(name: IconName, title: string, to: (step: number) => number): HTMLButtonElement {
+    const element = button(`mkg-button mkg-forward-${name}`, "", title);
+    element.setAttribute("aria-label", title);
+    element.append(icon(name));
+    this.disposers.add(
+      listen(element, "click", () => {
+        this.store.set("playing", false);
+        goTo(this.store, this.forward, to(this.store.get("step")));
+      })
+    );
+    return element;
+  }
+
+  private listen(): void {
+    const { store, forward } = this;
+    this.disposers.add(
+      listen(this.play, "click", () => togglePlaying(store, forward)),
+      listen(this.slider, "input", () => {
+        store.set("playing", false);
+        goTo(store, forward, Number(this.slider.value));
+      }),
+      listen(this.speed, "change", () => store.set("speed", Number(this.speed.value))),
+      listen(this.sample, "input", () => this.typed.call()),
+      listen(this.sample, "change", () => this.setSample()),
+      listen(this.hide, "change", () => store.set("hideShapes", this.hide.checked)),
+      listen(this.restart, "click", () => this.quiz.restart()),
+      store.on(["step", "playing", "speed", "sample", "hideShapes", "quiz", "connected"], () => this.show())
+    );
+  }
+
+  private setSample(): void {
+    this.typed.cancel();
+    const item = Number(this.sample.value);
+    if (this.sample.value !== "" && Number.isInteger(item) && item >= 0)
+      this.store.set("sample", Math.min(item, this.items() - 1));
+    this.show();
+  }
+
+  private items(): number {
+    return this.forward.size ? Math.max(1, itemCount(this.forward.step(this.store.get("step")))) : 1;
+  }
+
+  private show(): void {
+    const { store, forward } = this;
+    const step = store.get("step");
+    const [isFirst, isLast] = [step <= 0, step >= forward.size - 1];
+    const { first, back, next, last } = this.buttons;
+    // a disabled button would lose the focus of who presses it again and again
+    for (const element of [first, back]) setAttribute(element, "aria-disabled", String(isFirst));
+    for (const element of [next, last]) setAttribute(element, "aria-disabled", String(isLast));
+    this.slider.value = String(step);
+    this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${forward.size}`);
+    this.place.textContent = `step ${forward.size ? step + 1 : 0} of ${forward.size}`;
+    this.showPlaying(store.get("playing"));
+    this.showSpeed(store.get("speed"));
+    this.showItems();
+    this.showQuiz();
+  }
+
+  private showPlaying(playing: boolean): void {
+    const title = playing ? "Pause" : "Play";
+    if (this.play.getAttribute("aria-label") === title) return;
+    this.play.setAttribute("aria-label", title);
+    this.play.title = `${title} (space)`;
+    this.play.replaceChildren(icon(playing ? "pause" : "play"));
+  }
+
+  private showSpeed(speed: number): void {
+    const speeds = SPEEDS.includes(speed) ? SPEEDS : [...SPEEDS, speed].sort((a, b) => a - b);
+    if (this.speed.options.length !== speeds.length || this.speed.value !== String(speed))
+      this.speed.replaceChildren(...speeds.map(one => option(String(one), `${one} / s`)));
+    this.speed.value = String(speed);
+  }
+
+  /** In the quiz the number of items is part of the answer. */
+  private showItems(): void {
+    const items = this.items();
+    const isHidden = this.forward.size > 0 && !this.quiz.showsOutput(this.forward.step(this.store.get("step")));
+    this.sample.max = isHidden ? "" : String(items - 1);
+    this.sample.value = String(this.store.get("sample"));
+    this.samples.textContent = isHidden || items === 1 ? "" : `of 0–${items - 1}`;
+    this.sample.disabled = !this.store.get("connected") || (items === 1 && !isHidden);
+  }
+
+  private showQuiz(): void {
+    const { asked, right } = this.store.get("quiz");
+    this.hide.checked = this.store.get("hideShapes");
+    this.score.textContent = asked ? `${right} right of ${asked}` : "";
+    this.restart.hidden = asked === 0;
+  }
+}
+
+function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("span", className);
+  element.append(...children);
+  return element;
+}
+
+function field(text: string, control: HTMLElement, after?: HTMLElement): HTMLElement {
+  const label = el("label", "mkg-forward-field");
+  label.append(el("span", "mkg-label", text), control);
+  if (after) label.append(after);
+  return label;
+}
+
+function check(control: HTMLInputElement, text: string): HTMLElement {
+  const label = el("label", "mkg-forward-check");
+  label.append(control, el("span", "", text));
+  return label;
+}
+
+// The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
+
+const ROW_HEIGHT = 44;
+const OVERSCAN = 6;
+const ASSUMED = 12; // rows in view of a list without a size
+const INDENT = 12;
+const MAX_INDENT = 10;
+const HIDDEN = "?";
+const MAX_TITLE_LENGTH = 400;
+
+class StepList {
+  readonly list = el("div", "mkg-forward-list");
+  private readonly rows: VirtualList<number>;
+  private readonly contents = new WeakMap<Element, string>(); // what was drawn last
+  private readonly end = el("div", "mkg-forward-end");
+  private readonly disposers = new Disposers();
+
+  constructor(
+    host: HTMLElement,
+    private readonly forward: Forward,
+    private readonly store: ForwardStore,
+    private readonly quiz: Quiz,
+    found: RevealedShapes
+  ) {
+    this.list.setAttribute("role", "listbox");
+    this.list.setAttribute("aria-label", "Steps of the forward pass");
+    this.rows = new VirtualList(
+      this.list,
+      { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, below: 1 },
+      {
+        count: () => forward.size,
+        key: index => index,
+        make: index => this.newRow(index),
+        draw: (element, index) => this.draw(element, index),
+        active: () => store.get("step")
+      }
+    );
+    const { space } = this.rows;
+    space.className = "mkg-forward-space";
+    space.setAttribute("role", "none");
+    this.end.style.top = `${forward.size * ROW_HEIGHT}px`;
+    this.end.setAttribute("aria-hidden", "true");
+    space.append(this.end);
+    host.append(this.list);
+    this.disposers.add(
+      listen(this.list, "click", event => this.clicked(event)),
+      listen(this.list, "keydown", event => this.keyed(event)),
+      store.on("step", () => this.follow()),
+      store.on("hideShapes", () => this.render()),
+      found.onChange(() => this.render())
+    );
+    this.follow();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.rows.dispose();
+    this.list.remove();
+  }
+
+  /** Bring the step into view, two rows off the edge where there is room. */
+  private follow(): void {
+    this.rows.show(this.store.get("step"), 2);
+    this.render();
+  }
+
+  private render(): void {
+    this.rows.render();
+    this.drawEnd();
+  }
+
+  private draw(element: HTMLElement, index: number): void {
+    const isCurrent = index === this.store.get("step");
+    setAttribute(element, "aria-selected", String(isCurrent));
+    element.tabIndex = isCurrent ? 0 : -1;
+    const step = this.forward.step(index);
+    const edge = this.edgeText(step);
+    if (edge === this.contents.get(element)) return;
+    this.contents.set(element, edge);
+    this.fill(element, step, edge);
+  }
+
+  private newRow(index: number): HTMLElement {
+    const element = el("div", "mkg-forward-row");
+    const { depth, path } = this.forward.step(index);
+    element.setAttribute("role", "option");
+    setAttribute(element, "aria-posinset", index + 1);
+    setAttribute(element, "aria-setsize", this.forward.size);
+    element.style.setProperty("--mkg-indent", `${Math.min(depth, MAX_INDENT) * INDENT}px`);
+    element.dataset.mkgStep = String(index);
+    element.dataset.mkgPath = path;
+    return element;
+  }
+
+  private fill(element: HTMLElement, step: Step, edge: string): void {
+    const name = step.path || "the model";
+    const line = el("span", "mkg-forward-edge");
+    line.append(el("span", "mkg-forward-shape", edge));
+    const head = el("span", "mkg-forward-module");
+    const chip = el("span", "mkg-chip");
+    chip.style.backgroundColor = familyColor(step.className, false);
+    head.append(
+      chip,
+      nameSpan("mkg-row-name", this.forward.name(step.index)),
+      nameSpan("mkg-row-class", step.className)
+    );
+    if (step.error !== null) head.append(el("span", "mkg-row-mark", "!"));
+    const notFinite = this.forward.notFinite(step.index);
+    if (notFinite > 0) head.append(el("span", "mkg-row-mark", `${shortNumber(notFinite)} not finite`));
+    const takes = edge === HIDDEN ? "its input is hidden" : `takes ${edge}`;
+    const broke = step.error === null ? "" : ", it raised an error";
+    const values = notFinite === 0 ? "" : `, ${exactNumber(notFinite)} of the values that it gives are not finite`;
+    setAttribute(element, "aria-label", `${name}, ${step.className}, ${takes}${values}${broke}`);
+    element.classList.toggle("mkg-is-broken", step.error !== null || notFinite > 0);
+    element.title = [name, step.className].join("\n").slice(0, MAX_TITLE_LENGTH);
+    element.replaceChildren(line, head);
+  }
+
+  private edgeText(step: Step): string {
+    return this.quiz.showsInput(step) ? shapesText(step.inputs) : HIDDEN;
+  }
+
+  /** What the model returns flows out of the last step. */
+  private drawEnd(): void {
+    if (!this.forward.size) return;
+    const root = this.forward.step(0);
+    const shape = this.quiz.showsOutput(root) ? shapesText(root.outputs) : HIDDEN;
+    const text = this.forward.error === null ? `${shape} · output` : "it stopped here";
+    if (this.end.textContent === text) return;
+    const line = el("span", "mkg-forward-edge");
+    line.append(el("span", "mkg-forward-shape", text));
+    this.end.replaceChildren(line);
+  }
+
+  private clicked(event: MouseEvent): void {
+    const index = this.rows.keyAt(event.target);
+    if (index === undefined) return;
+    this.store.set("playing", false);
+    this.store.set("step", index);
+    this.rows.focus(index);
+  }
+
+  private keyed(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { page } = this.rows;
+    const by = { PageDown: page, PageUp: -page }[event.key];
+    if (by === undefined) return; // the other keys are those of the whole player
+    goTo(this.store, this.forward, this.store.get("step") + by);
+    event.preventDefault();
+    event.stopPropagation();
+  }
 }

@@ -6,11 +6,10 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { measurer } from "../shared/base/canvas";
 import { dataflowOf } from "../shared/model/dataflow";
-import { buildDedupScene } from "./scene/deduplicated_scene";
+import { buildDedupScene, buildScene } from "./scene/hierarchy_scene";
 import { buildFlowScene } from "./flow/flow_scene";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { readPayload } from "../shared/payload/payload";
-import { buildScene } from "./scene/hierarchy_scene";
 import { GraphStore } from "../shared/model/graph_store";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../../tests/widgets/golden");

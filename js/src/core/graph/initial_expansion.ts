@@ -1,4 +1,4 @@
-// Initial expansion of a graph, or of two that are compared: as much as fits the canvas with legible titles.
+// The initial expansion of a graph, or of two that are compared: as much as fits the canvas with legible titles.
 
 import type { LayoutResult, Size } from "../layout/types";
 import type { Hierarchy } from "../shared/model/hierarchy";

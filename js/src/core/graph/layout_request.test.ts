@@ -5,8 +5,8 @@ import { Hierarchy } from "../shared/model/hierarchy";
 import { GraphStore } from "../shared/model/graph_store";
 import { LayoutClient } from "../layout/client";
 import type { LayoutResult } from "../layout/types";
-import type { Scene } from "./scene/scene_types";
-import { LayoutRequestBuilder } from "./layout_request";
+import type { Scene } from "./scene/scene";
+import { LayoutRequestBuilder } from "./graph_view";
 
 const canvas = (clientWidth: number, clientHeight: number) => ({ clientWidth, clientHeight }) as HTMLElement;
 

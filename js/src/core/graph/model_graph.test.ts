@@ -1,4 +1,4 @@
-import { ALL_STRUCTURES } from "./scene/deduplicated_scene";
+import { ALL_STRUCTURES } from "./scene/hierarchy_scene";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { compared, container, leaf, lineOf, payloadOf, resnet, sequence, type Spec } from "../../testing/payloads";
 import { graphsOfBefore } from "../../testing/saved";

@@ -1,7 +1,7 @@
-// The whole explorer: canvas, tree, panels and toolbar around one store.
+// The model graph: canvas, tree, panels and toolbar around one store.
 
 import { axesOf } from "../shared/model/axes";
-import { Breadcrumb } from "./parts/breadcrumb";
+import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";
 import { DiffView } from "./diff_view";
 import { FileNotice, TraceNotice } from "./parts/notices";
 import { comparedOf } from "../shared/model/differences";
@@ -10,15 +10,13 @@ import { showMessage, readOrShowError, StatusLine } from "../shared/ui/status";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Legend } from "./parts/legend";
 import { captureKeys } from "../shared/ui/keys";
 import { readPayload } from "../shared/payload/payload";
 import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
-import { SidePanel } from "../panel/side_panel";
+import { ModulePanel } from "../panel/module_panel";
 import type { GraphStore } from "../shared/model/graph_store";
 import { InstanceStrip } from "./parts/instance_strip";
-import { isOffered, Toolbar } from "./parts/toolbar";
 import { TreeView } from "../tree/tree_view";
 
 export interface ModelGraph {
@@ -140,7 +138,7 @@ class MountedGraph implements ModelGraph {
       new TreeView(tree, h, store),
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
-      new SidePanel(panel, h, store, this.actions),
+      new ModulePanel(panel, h, store, this.actions),
       new StatusLine(status, h, store)
     ];
     parts.forEach(part => this.disposers.add(() => part.dispose()));

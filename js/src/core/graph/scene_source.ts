@@ -2,16 +2,14 @@
 
 import type { Measure } from "../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
-import { buildDedupScene } from "./scene/deduplicated_scene";
+import { buildDedupScene, buildScene } from "./scene/hierarchy_scene";
 import { buildFlowScene } from "./flow/flow_scene";
 import { type FlowLevel, unitsOf } from "./flow/flow_units";
 import type { Hierarchy } from "../shared/model/hierarchy";
-import { buildScene } from "./scene/hierarchy_scene";
 import type { GraphStore, ViewName } from "../shared/model/graph_store";
-import { AFTER, BEFORE, type Scene } from "./scene/scene_types";
+import { AFTER, BEFORE, type Scene, idOf } from "./scene/scene";
 import { FlowItems, type Item } from "./flow/flow_items";
 import { visibleRows, WINDOW } from "../shared/model/expansion";
-import { idOf } from "./scene/cards";
 
 // Containers with very many children are drawn a page at a time.
 

@@ -1,4 +1,4 @@
-// The whole explorer: graph, tables, matrix and chart around one store.
+// The knowledge explorer: map, tables, matrix and chart around one store.
 
 import "../../../style/knowledge.css";
 import "../../../style/knowledge_views.css";
@@ -17,13 +17,12 @@ import { FrequencyChart } from "./scatter/frequency";
 import { emptyNote, waitingNote } from "./data/descriptions";
 import { ExplorerLegend } from "./map/node_colors";
 import { KnowledgeMap, type GroupPlacement } from "./map/knowledge_map";
-import { OverlapMatrix } from "./matrix/overlap_matrix";
+import { OverlapMatrix } from "./overlap_matrix";
 import { readKnowledge } from "./data/payload";
-import { itemLimit } from "./map/picture";
+import { itemLimit, around, openAlone, toggle } from "./map/map_contents";
 import { ResultList } from "./side/result_list";
 import { Scatter } from "./scatter/scatter";
-import { around, openAlone, toggle } from "./map/expansion";
-import { ExplorerPanel } from "./side/side_panel";
+import { ExplorerPanel } from "./side/explorer_panel";
 import type { ExplorerStore } from "./data/state";
 import { ExplorerStatus, ExplorerToolbar } from "./toolbar";
 import { type ExplorerView, TableView } from "./tables/table_view";

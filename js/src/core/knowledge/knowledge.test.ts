@@ -1,19 +1,27 @@
 import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge, rawKnowledge } from "../../testing/knowledge";
 import { OTHER_VERSION } from "../shared/base/schema";
-import { DEFAULT_LIMITS, setPreferences } from "../shared/base/preferences";
+import { DEFAULT_LIMITS, applySettings } from "../shared/base/settings";
 import { columnsOf } from "../../testing/knowledge_columns";
 import { Knowledge } from "./data/knowledge";
 import { chartColumns, decades, laws, rankedUses } from "./scatter/frequency";
 import { groupPositions, layoutCircles } from "./map/circle_layout";
-import { matrixOrder } from "./matrix/matrix_axes";
+import { matrixOrder } from "./overlap_matrix";
 import { type KnowledgePayload, readKnowledge } from "./data/payload";
-import { buildPicture, type Choice, choiceOf, MAX_ITEMS } from "./map/picture";
-import { itemOf, openAlone, revealSelected, toggle } from "./map/expansion";
+import {
+  buildPicture,
+  type MapOptions,
+  mapOptions,
+  MAX_ITEMS,
+  itemOf,
+  openAlone,
+  revealSelected,
+  toggle
+} from "./map/map_contents";
 import { search } from "./data/search";
 import { ExplorerStore } from "./data/state";
 
-const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
+const CLOSED: MapOptions = { groups: "communities", expanded: [], query: "", selected: null };
 const sample = new Knowledge(goldenKnowledge());
 const large = new Knowledge(largeKnowledge(50, 120));
 const found = (data: Knowledge, query: string) => search(data, query).things.map(thing => data.name(thing));
@@ -173,7 +181,7 @@ describe("the picture", () => {
   it("brings what was found and what is selected among the members that are shown", () => {
     const last = large.key({ kind: "module", index: 119, level: 0 });
     const expanded = ["c0", "c0/t1.0"];
-    const ids = (choice: Partial<Choice>) =>
+    const ids = (choice: Partial<MapOptions>) =>
       buildPicture(large, { ...CLOSED, expanded, ...choice }).items.map(({ id }) => id);
     expect(ids({})).not.toContain("c0/t1.0/e119");
     expect(ids({ selected: last })).toContain("c0/t1.0/e119");
@@ -184,14 +192,14 @@ describe("the picture", () => {
     const many = new Knowledge(largeKnowledge(400, 3)); // 80 models in each of five families
     const store = new ExplorerStore({ selected: "Model:net399" });
     revealSelected(many, store);
-    const id = itemOf(many, buildPicture(many, choiceOf(store)).items, "Model:net399", null)?.id ?? "";
+    const id = itemOf(many, buildPicture(many, mapOptions(store)).items, "Model:net399", null)?.id ?? "";
     expect(toggle(many, store, id)).toBe("done");
-    const [inside] = buildPicture(many, choiceOf(store)).items.filter(item => item.id.startsWith(`${id}/`));
+    const [inside] = buildPicture(many, mapOptions(store)).items.filter(item => item.id.startsWith(`${id}/`));
     const before = store.get("expanded");
     store.set("selected", inside.thing && many.key(inside.thing));
     revealSelected(many, store);
     expect(store.get("expanded")).toEqual(before);
-    expect(buildPicture(many, choiceOf(store)).items.some(item => item.id === inside.id)).toBe(true);
+    expect(buildPicture(many, mapOptions(store)).items.some(item => item.id === inside.id)).toBe(true);
   });
 
   it("never has more than 500 circles, whatever is asked for", () => {
@@ -224,14 +232,14 @@ describe("the picture", () => {
     const start = () => buildPicture(data, CLOSED).items;
     expect(start()).toHaveLength(82);
     expect(start().find(({ id }) => id === "f+")).toMatchObject({ count: 220, title: "Other models" });
-    setPreferences({ limits: { soft: 20, hard: 40 } });
+    applySettings({ limits: { notice: 20, refusal: 40 } });
     try {
       expect(start()).toHaveLength(22);
       expect(buildPicture(data, { ...CLOSED, expanded: ["f+", "c0", "c1", "c+"] }).items.length).toBeLessThanOrEqual(
         40
       );
     } finally {
-      setPreferences({ limits: DEFAULT_LIMITS });
+      applySettings({ limits: DEFAULT_LIMITS });
     }
   });
 
@@ -254,7 +262,7 @@ describe("the picture", () => {
 describe("the layout", () => {
   const closed = buildPicture(large, CLOSED);
   const homes = groupPositions(closed.items, closed.links);
-  const overlapping = (choice: Partial<Choice>) => {
+  const overlapping = (choice: Partial<MapOptions>) => {
     const { items } = buildPicture(large, { ...CLOSED, ...choice });
     const circles = layoutCircles(items, homes);
     return items.flatMap((item, i) =>

@@ -1,8 +1,7 @@
 // The toolbar of an explorer, with the choice of view and colors and the search; and its status line.
 
-import { button, Disposers, el, listen, option, setAttribute, widgetRoot } from "../shared/ui/dom";
+import { button, Disposers, el, listen, option, setAttribute, widgetRoot, icon } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
-import { icon } from "../shared/ui/icons";
 import { SearchBox, type SearchTexts } from "../shared/search/search_box";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { Knowledge } from "./data/knowledge";

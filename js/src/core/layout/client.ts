@@ -1,4 +1,4 @@
-// Asks a worker for layouts; a newer request supersedes the one before.
+// The client of the layout worker; a newer request supersedes the one before.
 
 import { Layouter } from "./layouter";
 import type { LayoutRequest, LayoutResult } from "./types";

@@ -2,15 +2,14 @@ import { describe, expect, it } from "vitest";
 import { resnet } from "../../testing/payloads";
 import { CANVAS, faultsOf, randomSketch, requestOf, seeded, type Sketch } from "../../testing/layouts";
 import { measurer } from "../shared/base/canvas";
-import { buildDedupScene } from "../graph/scene/deduplicated_scene";
+import { buildDedupScene, buildScene } from "../graph/scene/hierarchy_scene";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { Layouter } from "./layouter";
 import { openNodes } from "../shared/model/expansion";
-import { buildScene } from "../graph/scene/hierarchy_scene";
 import { LEGIBLE_ZOOM } from "../shared/stage/viewport";
 import { GraphStore } from "../shared/model/graph_store";
 import type { LayoutRequest, LayoutResult, Size } from "./types";
-import type { Scene } from "../graph/scene/scene_types";
+import type { Scene } from "../graph/scene/scene";
 
 const request = ({ nodes, groups }: Scene): LayoutRequest => {
   return { sizes: nodes.map(node => node.size), groups, room: CANVAS };

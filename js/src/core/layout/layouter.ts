@@ -1,4 +1,4 @@
-// Positions: every open group is laid out on its own, inner groups first. Runs in a worker and in plain calls alike.
+// The layouter, in a worker and in plain calls alike: every open group is laid out on its own, inner groups first.
 
 import {
   BORDER,

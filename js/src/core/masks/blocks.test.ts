@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../testing/mask_view";
 import { BLOCKS, brush, confirm, dropped, ENTRY, known, openSession, THREE, withBlocks } from "../../testing/masks";
 import { press } from "../../testing/sample";
-import { GraphLink } from "./session/graph_link";
+import { GraphLink } from "../../widgets/linked_models";
 import type { EditorState } from "./session/editor_context";
 
 afterEach(unmount);

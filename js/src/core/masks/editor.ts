@@ -9,16 +9,14 @@ import { showMessage, NO_DATA } from "../shared/ui/status";
 import { watchTheme } from "../shared/stage/theme";
 import { Actions } from "./panels/actions";
 import { CellLegend } from "./cells/cell_legend";
-import { CellTooltip } from "./ink/cell_tooltip";
-import { CounterLine, MaskStatus } from "./panels/status_line";
+import { CellTooltip } from "./cell_drawing";
+import { CounterLine, MaskStatus, MaskToolbar } from "./panels/toolbar";
 import { EstimateView } from "./panels/estimate_view";
 import { type EditorStore, FrameQueue, EditorContext } from "./session/editor_context";
 import type { PlanData } from "./draft/plan_data";
-import { ReportView } from "./panels/report_view";
+import { ReportView, TrialView } from "./panels/report_view";
 import { AxisList } from "./rows/axis_list";
 import type { Session } from "./session/session";
-import { MaskToolbar } from "./panels/toolbar";
-import { TrialView } from "./panels/trial_view";
 
 export interface MaskEditor {
   dispose(): void;
@@ -155,7 +153,7 @@ class Editor implements MaskEditor {
 
   private recolor(): void {
     this.scene.forget();
-    this.host.classList.toggle("mkg-is-dark", this.scene.ink.dark);
+    this.host.classList.toggle("mkg-is-dark", this.scene.colors.dark);
     this.legend.recolor();
     this.rows.repaint();
   }

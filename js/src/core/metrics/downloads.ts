@@ -30,7 +30,6 @@ interface PictureFile {
   readonly theme: ChartTheme;
 }
 
-const KEEP_URL = 60_000; // ms; some browsers read the blob after the click has returned
 const MARGIN = 14;
 const TITLE = 30;
 const LINE = 20;
@@ -121,17 +120,6 @@ function paintRamp(
   context.fillText(`${high}  ${note}`, start + RAMP + 8, y);
   context.fillStyle = gradient;
   context.fillRect(start, y - 5, RAMP, 10);
-}
-
-export function saveFile(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = el("a", "mkg-offscreen");
-  link.href = url;
-  link.download = name;
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), KEEP_URL);
 }
 
 // What is shown, as a table of values separated by commas.

@@ -1,8 +1,7 @@
-// Metric × module: the metric's select, and the modules that have it as a list that can be searched.
+// The picker of metrics and modules: a select, and a list that can be searched.
 
-import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute } from "../shared/ui/dom";
+import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute, icon } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
-import { icon } from "../shared/ui/icons";
 import {
   chosenModules,
   hasLayers,

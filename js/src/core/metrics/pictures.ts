@@ -1,7 +1,6 @@
-// From the series and what is chosen to the pictures that are drawn, with the remarks that belong to them.
+// The pictures of a panel as plain data, from the series and what is chosen, with remarks.
 
 import { counted, exactNumber } from "../shared/base/format";
-import { alertMessage } from "./alert_list";
 import type { ChartLine, ChartPicture } from "./lines/chart_picture";
 import {
   chosenModules,
@@ -14,12 +13,10 @@ import {
   selectedSeries,
   topDeviating
 } from "./data/selection";
-import type { HeatScale } from "./heat/heat_cells";
-import { heatScale } from "./heat/heat_scale";
-import type { HeatLine, HeatPicture } from "./heat/heat_layout";
-import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms/histograms";
+import { type HeatScale, type HeatLine, type HeatPicture, heatScale } from "./heat/heat_layout";
+import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms";
 import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
-import { type MetricData, MAX_SERIES } from "./data/metric_data";
+import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";
 import { type ChartTheme, type ColorBook, runDash } from "./base/chart_theme";
 import { valueAxis } from "./base/value_axis";
 import type { PanelStore, Span } from "./base/state";

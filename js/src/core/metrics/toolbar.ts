@@ -1,7 +1,6 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
-import { button, Debounced, Disposers, el, listen, option } from "../shared/ui/dom";
-import { icon } from "../shared/ui/icons";
+import { button, Debounced, Disposers, el, listen, option, icon } from "../shared/ui/dom";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted, exactNumber } from "../shared/base/format";

@@ -1,13 +1,12 @@
-// The three views behind one face: each draws itself, and can be saved as a table and as a picture.
+// The three views of a panel, each of which draws itself and is saved as a table and as a picture.
 
 import { el } from "../shared/ui/dom";
 import { metricOf, runName, type SelectedSeries } from "./data/selection";
 import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
 import { Heatmap } from "./heat/heatmap";
-import { Histograms } from "./histograms/histograms";
+import { Histograms } from "./histograms";
 import { LineChart } from "./lines/line_chart";
-import { HeatLegend } from "./heat/heat_legend";
-import { LineLegend } from "./lines/line_legend";
+import { HeatLegend, LineLegend } from "./legends";
 import {
   type Rendered,
   heatPicture,

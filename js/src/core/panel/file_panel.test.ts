@@ -8,9 +8,8 @@ import { exampleClass, matches, search } from "../shared/search/search";
 import { GraphStore } from "../shared/model/graph_store";
 import { TreeView } from "../tree/tree_view";
 import { foreignParts, hostileTexts, settle } from "../../testing/sample";
-import type { FileActions } from "./file_panel";
-import { SidePanel } from "./side_panel";
-import { HistogramProblem, readHistogram } from "./tensor_histogram";
+import { type FileActions, HistogramProblem, readHistogram } from "./file_panel";
+import { ModulePanel } from "./module_panel";
 
 let host: HTMLElement;
 let store: GraphStore;
@@ -46,7 +45,7 @@ function fileOf(tensors: readonly TensorRecord[], more: Partial<FileContents> = 
 }
 
 function showPanel(h: Hierarchy, actions: FileActions = {}): void {
-  mounted.push(new SidePanel(host, h, store, actions));
+  mounted.push(new ModulePanel(host, h, store, actions));
 }
 
 const text = () => host.textContent ?? "";

@@ -10,14 +10,12 @@ import {
   storeOf,
   wideNet
 } from "../../testing/sample";
-import { Breadcrumb } from "../graph/parts/breadcrumb";
+import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Legend } from "../graph/parts/legend";
-import { SidePanel } from "./side_panel";
+import { ModulePanel } from "./module_panel";
 import { DISCONNECTED, StatusLine } from "../shared/ui/status";
 import type { GraphStore } from "../shared/model/graph_store";
 import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
-import { Toolbar } from "../graph/parts/toolbar";
 
 let host: HTMLElement;
 const mounted: { dispose(): void }[] = [];
@@ -52,7 +50,7 @@ describe("side panel", () => {
 
   it("invites when nothing is selected, and when the path is unknown", () => {
     const store = storeOf();
-    mount(SidePanel, smallNet(), store);
+    mount(ModulePanel, smallNet(), store);
     expect(host.textContent).toContain("Click a module");
     expect(host.hasAttribute("data-mkg-path")).toBe(false);
     store.set("selected", "nowhere");
@@ -61,7 +59,7 @@ describe("side panel", () => {
   });
 
   it("describes a module", () => {
-    mount(SidePanel, smallNet(), storeOf({ selected: "layer1.2.conv" }));
+    mount(ModulePanel, smallNet(), storeOf({ selected: "layer1.2.conv" }));
     expect(host.dataset.mkgPath).toBe("layer1.2.conv");
     expect(one(".mkg-panel-class").textContent).toBe("Conv2d");
     expect(facts()).toMatchObject({ Parameters: "100", Occurrences: "4 in this model", Class: "pack.Conv2d" });
@@ -80,7 +78,11 @@ describe("side panel", () => {
         bytes: { label: "bytes", aggregate: "sum" }
       }
     });
-    mount(SidePanel, h, storeOf({ selected: "layer1", colorBy: "overlay", overlay: { "layer1.0": 2, "layer1.1": 4 } }));
+    mount(
+      ModulePanel,
+      h,
+      storeOf({ selected: "layer1", colorBy: "overlay", overlay: { "layer1.0": 2, "layer1.1": 4 } })
+    );
     expect(facts()).toMatchObject({ FLOPs: "3.69e+19", Memory: "4.00 MiB", Overlay: "3 mean of 2 modules" });
     expect(all("dd span[title]").map(element => element.title)).toEqual(
       expect.arrayContaining(["36,893,488,147,419,103,232", "4,194,304 bytes", "400"])
@@ -96,7 +98,7 @@ describe("side panel", () => {
       ],
       tied: [[16, "weight", 1, "kernel"]]
     });
-    mount(SidePanel, h, store);
+    mount(ModulePanel, h, store);
     expect(texts(".mkg-relations li")).toEqual([
       "is also used as alias in layer1",
       "its slot self leads back to the whole model",
@@ -117,7 +119,7 @@ describe("side panel", () => {
       pairs: [[7, 10]] as [number, number][]
     };
     const said = { marks: { "7": ["opaque: lock"] }, blocks: { "7": "residual <b>block</b>" } };
-    mount(SidePanel, smallNet({ ...said, compare }), storeOf({ selected: "layer1.1" }));
+    mount(ModulePanel, smallNet({ ...said, compare }), storeOf({ selected: "layer1.1" }));
     expect(facts().Folded).toBe("number 2 of 4 · identical structure, separate weights");
     expect(texts(".mkg-marks li")).toEqual(["opaque: lock"]);
     expect(texts(".mkg-block li")).toEqual(["residual <b>block</b>"]);
@@ -137,7 +139,7 @@ describe("side panel", () => {
     const left = h.payload.nodes.name.map((_, i) => (i === node ? ("changed" as const) : ("same" as const)));
     const pairs = left.map((_, i) => [i, i] as [number, number]);
     const store = storeOf({ selected: "layer1.0.conv" });
-    mount(SidePanel, smallNet({ compare: { model: other, left, right: left, pairs } }), store);
+    mount(ModulePanel, smallNet({ compare: { model: other, left, right: left, pairs } }), store);
     expect(texts("th")).toEqual(["Name", "Here", "There", "Name", "Here", "There"]);
     const rows = all("tbody tr").map(row => Array.from(row.querySelectorAll("td"), cell => cell.textContent));
     expect(rows).toEqual([
@@ -155,7 +157,7 @@ describe("side panel", () => {
     const writeText = vi.fn(() => Promise.resolve());
     vi.stubGlobal("navigator", { clipboard: { writeText } });
     const store = storeOf({ selected: "fc" });
-    mount(SidePanel, smallNet(), store);
+    mount(ModulePanel, smallNet(), store);
     one("[aria-label='Copy path']").click();
     await settle();
     expect(writeText).toHaveBeenCalledWith("fc");
@@ -169,7 +171,7 @@ describe("side panel", () => {
 
   it("can show only the inside", () => {
     const store = storeOf({ selected: "layer1" });
-    mount(SidePanel, smallNet(), store);
+    mount(ModulePanel, smallNet(), store);
     one(".mkg-focus").click();
     expect(store.get("focus")).toBe(3);
     expect(all(".mkg-focus")).toHaveLength(0);
@@ -367,7 +369,7 @@ describe("status line", () => {
   });
 });
 
-it.each([Breadcrumb, Legend, SidePanel, StatusLine, InstanceStrip, Toolbar])(
+it.each([Breadcrumb, Legend, ModulePanel, StatusLine, InstanceStrip, Toolbar])(
   "%o shows hostile texts verbatim",
   Panel => {
     const names = hostileTexts();

@@ -1,10 +1,11 @@
-// The pieces that the side panel is built of.
+// The parts that side panels are built of.
 
-import { button, el, nameSpan } from "../shared/ui/dom";
+import { button, copyText, el, nameSpan, icon } from "../shared/ui/dom";
 import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";
-import { icon } from "../shared/ui/icons";
 import type { Scalar, Value } from "../shared/base/schema";
 
+const COPIED = "Copied.";
+const COPIED_FOR = 2000; // ms
 const MANY = 12; // longer lists start folded up
 const MAX_NAME_LENGTH = 200; // characters, beyond which a name breaks anywhere
 
@@ -96,4 +97,26 @@ export function settingText(value: Scalar): string {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : shortNumber(value);
   if (typeof value === "boolean") return value ? "True" : "False"; // as in the Python call
   return value;
+}
+
+/** Copies texts, and says so for a while. */
+export class Copier {
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly store: { get(key: "notice"): string; set(key: "notice", text: string): void }) {}
+
+  async copy(target: HTMLElement, text: string): Promise<void> {
+    const done = await copyText(text);
+    target.classList.toggle("mkg-is-done", done);
+    this.store.set("notice", done ? COPIED : "The browser did not allow copying.");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      target.classList.remove("mkg-is-done");
+      if (this.store.get("notice") === COPIED) this.store.set("notice", "");
+    }, COPIED_FOR);
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+  }
 }

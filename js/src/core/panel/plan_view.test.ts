@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { savedPlan } from "../../testing/saved";
 import { ranges, ROWS, showPlan } from "./plan_view";
 import { readSavedFile } from "../shared/payload/saved_file";
-import { UNTRANSLATED } from "../shared/base/i18n";
+import { UNTRANSLATED } from "../shared/payload/file_problem";
 
 function shown(plan: unknown): HTMLElement {
   const file = readSavedFile(JSON.stringify(plan));

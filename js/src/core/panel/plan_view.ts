@@ -3,7 +3,7 @@
 import { button, el, nameSpan } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import type { Pair, SavedAxis, SavedPlan } from "../shared/payload/saved_file";
-import type { Translations } from "../shared/base/i18n";
+import type { Translations } from "../shared/payload/file_problem";
 
 export const ROWS = 500; // drawn at once; more on request
 const MAX_RUNS = 12; // of dropped indices that are written out

@@ -3,7 +3,7 @@ import { smallNet, storeOf } from "../../testing/sample";
 import { Toolbar } from "../graph/parts/toolbar";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { search } from "../shared/search/search";
-import { SidePanel } from "./side_panel";
+import { ModulePanel } from "./module_panel";
 
 let host: HTMLElement;
 let view: { dispose(): void };
@@ -29,7 +29,7 @@ function profiled(): Hierarchy {
 it("shows measured times with their unit, and nothing of a module that was not called", () => {
   const h = profiled();
   const store = storeOf({ selected: h.path(3) });
-  view = new SidePanel(host, h, store);
+  view = new ModulePanel(host, h, store);
   const facts = () =>
     Array.from(host.querySelectorAll("dt")).map(term => `${term.textContent}: ${term.nextElementSibling?.textContent}`);
   expect(facts()).toContain("Time: 250 µs");

@@ -3,7 +3,7 @@ import { golden } from "../../testing/payloads";
 import { foreignParts, hostileTexts, settle, storeOf } from "../../testing/sample";
 import { Hierarchy } from "../shared/model/hierarchy";
 import type { ModelPayload } from "../shared/payload/payload";
-import { SidePanel } from "./side_panel";
+import { ModulePanel } from "./module_panel";
 import type { GraphState, GraphStore } from "../shared/model/graph_store";
 import { Toolbar } from "../graph/parts/toolbar";
 import { TraceNotice } from "../graph/parts/notices";
@@ -31,7 +31,7 @@ const cells = (selector: string) =>
 
 function show(change: (payload: ModelPayload) => void = () => {}, state: Partial<GraphState> = {}): GraphStore {
   const store = storeOf(state);
-  mounted = new SidePanel(host, new Hierarchy(golden("traced", change)), store);
+  mounted = new ModulePanel(host, new Hierarchy(golden("traced", change)), store);
   return store;
 }
 
@@ -58,7 +58,7 @@ describe("what went in and out of a module", () => {
       flow?.shapes.push([7, 7]);
       flow?.calls.outputs[last].forEach(value => (flow.values.shape[value] = flow.shapes.length - 1));
     };
-    mounted = new SidePanel(host, new Hierarchy(golden("traced", wider)), store);
+    mounted = new ModulePanel(host, new Hierarchy(golden("traced", wider)), store);
     expect(all(".mkg-traffic")).toHaveLength(2);
     expect(host.textContent).toContain("call 2");
     expect(host.textContent).toContain("7×7");
@@ -181,12 +181,12 @@ describe("axes in the panel", () => {
     expect(all(".mkg-axes > li").length).toBe(golden("traced").axes?.name.length);
     expect(host.textContent).toContain("model input x");
     mounted?.dispose();
-    mounted = new SidePanel(host, new Hierarchy(golden("traced", free)), store);
+    mounted = new ModulePanel(host, new Hierarchy(golden("traced", free)), store);
     expect(all(".mkg-axes")[0].textContent).toContain("left.out45 members");
   });
 
   it("are not there without a trace that came to its end", () => {
-    mounted = new SidePanel(host, new Hierarchy(golden("stopped")), storeOf({ selected: "first", axis: "x" }));
+    mounted = new ModulePanel(host, new Hierarchy(golden("stopped")), storeOf({ selected: "first", axis: "x" }));
     expect(all("[data-mkg-axis], .mkg-active-axis")).toEqual([]);
     expect(cells(".mkg-traffic")).toHaveLength(2);
   });

@@ -1,12 +1,11 @@
 // Sections of the side panel for a traced model: inputs and outputs, cost, operators and axes.
 
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
-import { button, el, nameSpan, setAttribute } from "../shared/ui/dom";
+import { button, el, nameSpan, setAttribute, icon } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
-import { icon } from "../shared/ui/icons";
 import type { GraphStore } from "../shared/model/graph_store";
 
 // Axes in the side panel: what the dimensions of a tensor are made of, and which axes run where.

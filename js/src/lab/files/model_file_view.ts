@@ -1,4 +1,4 @@
-// One model file in a tab: read when it is opened, and again when it has changed.
+// A model file in a tab: read when it is opened, and again when it has changed.
 
 import { PathExt } from "@jupyterlab/coreutils";
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
@@ -14,8 +14,7 @@ import { FileProblem, problemMessage } from "../../core/shared/payload/file_prob
 import type { ModelPayload } from "../../core/shared/payload/payload";
 import type { GraphState, GraphStore } from "../../core/shared/model/graph_store";
 import type { Kernels } from "./kernel_choice";
-import { askHistogram } from "./tensor_values";
-import { RangeSource } from "./range_source";
+import { askHistogram, RangeSource } from "./server_file";
 
 const LOOK_AGAIN = 5000; // ms
 const KEPT = ["selected", "expanded", "colorBy", "query", "view"] as const; // of what somebody chose in the file before

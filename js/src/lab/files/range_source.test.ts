@@ -48,7 +48,7 @@ vi.mock("@jupyterlab/coreutils", () => ({
   }
 }));
 
-const { RangeSource } = await import("./range_source");
+const { RangeSource } = await import("./server_file");
 
 const contents = {
   get: (path: string) => {

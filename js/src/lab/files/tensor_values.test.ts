@@ -4,7 +4,7 @@ import { expect, it, vi } from "vitest";
 vi.mock("@jupyterlab/coreutils", () => ({ PageConfig: { getOption: () => "" } }));
 vi.mock("@jupyterlab/services", () => ({ KernelMessage: {} }));
 
-const { lineFor } = await import("./tensor_values");
+const { lineFor } = await import("./server_file");
 
 it("has both texts as data, whatever is in them", () => {
   const odd = [

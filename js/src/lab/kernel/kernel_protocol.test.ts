@@ -8,7 +8,7 @@ import {
   OTHER_VERSION,
   readKernelList,
   SCHEMA_VERSION
-} from "./kernel_protocol";
+} from "./kernel_objects";
 
 const read = (raw: unknown) => readKernelList(raw, isPlainName);
 const listOf = (...objects: unknown[]) => ({ schema_version: SCHEMA_VERSION, objects, left_out: 0 });

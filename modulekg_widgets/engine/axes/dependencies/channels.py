@@ -39,7 +39,7 @@ def input_channel_dependency(axes: Axes) -> InputChannelDependency:
 
 
 def _batch_norms(layers: Layers) -> Iterator[tuple[str, Term]]:
-    seen = set()
+    seen: set[str | None] = set()
     for operator in layers.inference.graph.operators:
         if layers.traits(operator).normalizes == CHANNELS:
             name = layers.owner(operator)
@@ -99,7 +99,7 @@ def summand_axes(term: Term) -> list[Atoms]:
     inside = [summand_axes(part) for part in flattened_parts(term)]
     if term.kind == SUM:
         return list(dict.fromkeys(axis for part in inside for axis in part))
-    return list(dict.fromkeys(frozenset().union(*choice) for choice in combinations(*inside)))
+    return list(dict.fromkeys(frozenset[Term]().union(*choice) for choice in combinations(*inside)))
 
 
 # --------------------
@@ -119,7 +119,7 @@ def reshape_dependency(axes: Axes) -> ReshapeDependency:
     for operator in layers.inference.graph.operators:
         if not layers.traits(operator).reshapes or operator in inside:
             continue
-        source = layers.call(operator).inputs[0]
+        source: DataNode = layers.call(operator).inputs[0]
         if layers.is_activation(source):
             changed = _reshaped(layers, source, operator.outputs[0]) & channels
             above = sources[source.index] if changed else ()

@@ -61,7 +61,7 @@ def _of_convolution(layer: Layer) -> list[_Groups]:
 
 
 def _group_norms(layers: Layers) -> Iterator[tuple[int, str, _Groups]]:
-    seen = set()
+    seen: set[str] = set()
     for operator in layers.inference.graph.operators:
         name = layers.owner(operator) if layers.traits(operator).normalizes == GROUPS else None
         if name is not None and name not in seen:
@@ -84,7 +84,7 @@ def _outer(term: Term, groups: int) -> frozenset[Term]:
         inside = [
             _outer(part, share) for part, (share, rest) in zip(flattened_parts(term), shares, strict=True) if not rest
         ]
-        return frozenset().union(*inside) if len(inside) == len(shares) else frozenset()
+        return frozenset[Term]().union(*inside) if len(inside) == len(shares) else frozenset()
     found: list[Term] = []
     for part in flattened_parts(term):
         if prod(atom.size for atom in found) == groups:

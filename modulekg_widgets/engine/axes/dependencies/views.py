@@ -1,5 +1,8 @@
 """The results of the dependency views: sets of layers that can be printed, plotted and saved as CSV."""
 
+# matplotlib has no types for what it draws
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import csv
@@ -15,6 +18,7 @@ from matplotlib.figure import Figure
 
 from modulekg_widgets.engine.axes.inference.attention import Attention
 from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.notebook_figure import NotebookFigure
 from modulekg_widgets.engine.safe_files import write_atomic
 
 # -------------------- The bipartite plot of dependency sets and their layers
@@ -27,21 +31,13 @@ LAYER_HEIGHT = 0.24  # inches per layer
 Sets = Sequence[tuple[str, tuple[str, ...]]]
 
 
-class DependencyFigure(Figure):
-    """A figure that a notebook shows without pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=100, bbox_inches="tight")
-        return buffer.getvalue()
-
-
 def plot_sets(subject: str, sets: Sets) -> Figure:
     """Plots sets of layers as a bipartite graph; a footnote has the numbers of single and of omitted layers."""
     several = [(name, layers) for name, layers in sets if len(layers) > 1] or list(sets)
     shown, left_out = _fitting(several)
     order = list(dict.fromkeys(layer for _, layers in shown for layer in layers))
-    figure = DependencyFigure(figsize=(9, 1.2 + LAYER_HEIGHT * max(len(order), len(shown), 4)), layout="constrained")
+    figure = NotebookFigure(figsize=(9, 1.2 + LAYER_HEIGHT * max(len(order), len(shown), 4)), layout="constrained")
+    figure.crops = True
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set_title(subject[:1].upper() + subject[1:], loc="left")
@@ -89,7 +85,7 @@ def _shorten(name: str) -> str:
 
 
 def _notes(alone: int, left_out: int) -> str:
-    texts = []
+    texts: list[str] = []
     if alone:
         texts.append(f"{alone} more of one layer each" if alone > 1 else "one more of one layer")
     if left_out:

@@ -30,9 +30,9 @@ from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 
@@ -373,13 +373,13 @@ def has_consistent_sizes(operator: OperatorNode) -> bool:
     return all(a.size == b.size for a, b in unified_pairs(operator))
 
 
-def _holds_numbers(result: Any) -> bool:
+def _holds_numbers(result: object) -> bool:
     """True if the model returns plain numbers beside tensors."""
     kinds: Any = (int, float, np.ndarray, np.generic)
     return any(type(number) is not bool for _, number in leaves(result, kinds))
 
 
-def find_rule(overload: Any) -> Rule | None:
+def find_rule(overload: Overload) -> Rule | None:
     """Returns the rule of an operator: its own, that of the operator in `like=`, or the pointwise rule."""
     name: str = schema_of(overload).name
     user = user_operators.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from modulekg_widgets.engine.axes.terms.algebra import ONE, Term
 from modulekg_widgets.engine.axes.terms.call import Call
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.inference.inference import Inference
 
 LayerMatch = tuple[str, DataNode, Term, Term]  # kind, weight, and the terms on both sides
-Sources = tuple["Layer", ...]
+Sources: TypeAlias = "tuple[Layer, ...]"
 MAX_SOURCES = 8  # more layers than this behind a value are the residual stream, no projection of it
 
 
@@ -41,7 +41,7 @@ class Layer:
     out: Term
     groups: int = 1
     name: str = ""
-    calls: list[OperatorNode] = field(default_factory=list)
+    calls: list[OperatorNode] = field(default_factory=list[OperatorNode])
 
     @property
     def depthwise(self) -> bool:
@@ -121,7 +121,7 @@ class Layers:
     def _follow(self, operator: OperatorNode) -> None:
         traits = self._traits[operator.index]
         if traits.layer:
-            found = _FINDERS[traits.layer](self, self.call(operator))
+            found = self._FINDERS[traits.layer](self, self.call(operator))
             if self._buffers:
                 found = [entry for entry in found if entry[1].is_parameter or self._carries(operator, *entry)]
             if found:
@@ -226,16 +226,15 @@ class Layers:
                 found.append((RECURRENT, weight, into, out))
         return found
 
-
-_FINDERS: dict[str, Callable[[Layers, Call], list[LayerMatch]]] = {
-    kinds.MATRIX_PRODUCT: Layers._of_product,
-    kinds.VECTOR_PRODUCT: Layers._of_matrix_and_vector,
-    LINEAR: Layers._of_linear,
-    CONVOLUTION: Layers._of_convolution,
-    kinds.BILINEAR: Layers._of_bilinear,
-    EMBEDDING: Layers._of_embedding,
-    RECURRENT: Layers._of_recurrent,
-}
+    _FINDERS: ClassVar[dict[str, Callable[[Layers, Call], list[LayerMatch]]]] = {
+        kinds.MATRIX_PRODUCT: _of_product,
+        kinds.VECTOR_PRODUCT: _of_matrix_and_vector,
+        LINEAR: _of_linear,
+        CONVOLUTION: _of_convolution,
+        kinds.BILINEAR: _of_bilinear,
+        EMBEDDING: _of_embedding,
+        RECURRENT: _of_recurrent,
+    }
 
 
 def may_be_weight(node: DataNode) -> bool:

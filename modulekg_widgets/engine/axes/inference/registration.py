@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -17,11 +16,13 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
+from modulekg_widgets.engine.identity.classes import is_text
 from modulekg_widgets.engine.operators.arguments import missing_arguments, reading_like
 from modulekg_widgets.engine.operators.signature import overloads_of
 from modulekg_widgets.engine.operators.user_operators import DUPLICATE_RULE, UserOperator, user_operators
 from modulekg_widgets.engine.registry import check_function
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import frame_at, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Function
 
 
 class AxisRuleError(ModuleKGError, ValueError):
@@ -32,8 +33,8 @@ def axis_rule(
     *names: str,
     like: str | None = None,
     args: Mapping[str, str] | None = None,
-    shape: Callable[..., Any] | None = None,
-    value: Callable[..., Any] | None = None,
+    shape: Function | None = None,
+    value: Function | None = None,
     flops: Callable[..., int] | None = None,
 ) -> Callable[[Rule], Rule]:
     """Register the axis rule of operators such as `"mylib::my_op"`, with their shapes, values and FLOPs.
@@ -81,8 +82,8 @@ def axis_rule(
     >>> names = {"input": "x", "normalized_shape": "sizes", "weight": "w"}
     >>> rule = mk.axis_rule("mkgdoc::norm", like="aten::layer_norm", args=names)
     """
-    home = sys._getframe(1).f_globals.get("__name__")
-    if not names or not all(isinstance(name, str) and "::" in name for name in names):
+    home = frame_at(1).f_globals.get("__name__")
+    if not names or not all(is_text(name) and "::" in name for name in names):
         raise UnknownNameError(f"operators are named as 'namespace::name', got {printable(str(names))}")
     user = UserOperator(shape, value, flops, like, dict(args or {}))
     _check_free(names, user, home)
@@ -115,7 +116,7 @@ def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> No
     """Raise `UnknownNameError` where `args` names what one of the operators does not have, or leaves a tensor open."""
     if like is None:
         raise UnknownNameError("args says which arguments of another operator yours are: name that one with like='…'")
-    if not all(isinstance(each, str) for pair in args.items() for each in pair):
+    if not all(is_text(each) for pair in args.items() for each in pair):
         raise UnknownNameError(f"args={printable(str(args))}: give names, as {{'weight': 'w'}}, theirs → yours")
     own = overloads_of(name)
     if not own:

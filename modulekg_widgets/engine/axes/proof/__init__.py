@@ -1,6 +1,6 @@
 """The proof of axes: permuting an axis in all of its members at once must leave the outputs unchanged.
 
-Read verify.py first, with dtype_mode.py (float64 without noise) and control_flow.py (values on which forward
+Read verify.py first, with double_precision.py (float64 without noise) and control_flow.py (values on which forward
 decides), then operator_proofs.py (operators that a test has proved, and axes that need a proof of their own).
 module_lists.py finds lists of modules that go with an axis, as experts with the rows of their router; list_proof.py
 proves that.

@@ -7,7 +7,6 @@ recorded beside. `alternative_paths` lists paths next to the traced one, which t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,18 +23,24 @@ from modulekg_widgets.engine.operators.recorded_call import nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.residuals.removal_trial import apply_removal
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, disable_current_modes, schema_of
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.private import (
+    LIST_EXPORTS,
+    Overload,
+    TorchDispatchMode,
+    disable_current_modes,
+    frame_at,
+    schema_of,
+)
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import advance_rng, is_random
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
-from modulekg_widgets.engine.tracing.source import CallerLocator
+from modulekg_widgets.engine.tracing.source import CallerLocator, Source
 from modulekg_widgets.engine.tracing.trace import REAL, trace_dataflow
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axes
 
 Tensor = torch.Tensor
-_EXPORTS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
 _WRITING = {"aten::index_put", "aten::masked_scatter"}  # what takes as many rows as a mask says
 MAX_OPERATOR_RATIO, MIN_OPERATORS = (
     8,
@@ -50,8 +55,8 @@ DRAW_COUNTS = range(1, 4)  # that are made before a pass which Python draws for 
 class Decision:
     """One call that turns data into Python values, or into a number of rows."""
 
-    call: Any  # the overload, or the method of a tensor
-    source: Any  # the line of code
+    call: Function  # the overload, or the method of a tensor
+    source: Source | None  # the line of code
     input_shapes: tuple[tuple[int, ...], ...]  # the shapes of its tensors
     masks: tuple[Tensor | None, ...]  # per tensor what it held where it is a mask
     result: Any  # the numbers or tensors that it gave; of what leaves torch, the tensor
@@ -59,7 +64,7 @@ class Decision:
 
     @property
     def exports_data(self) -> bool:
-        return self.call in _EXPORTS
+        return self.call in LIST_EXPORTS
 
     @property
     def by_masks(self) -> bool:
@@ -88,10 +93,10 @@ class Decisions:
         self._modes.enter_context(_OperatorMode(self))
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._modes.close()
 
-    def of(self, call: Any, args: Any, kwargs: dict[str, Any], source: Any) -> Any:
+    def of(self, call: Function, args: Args, kwargs: Kwargs, source: Source | None) -> object:
         """The result of a call that decides."""
         given = list(tensors_in((*args, *kwargs.values())))
         if self.known is None:
@@ -109,7 +114,7 @@ class Decisions:
             return call(*args, **kwargs)
         return self.replayed(known, args, kwargs, given)
 
-    def replayed(self, known: Decision, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]) -> Any:
+    def replayed(self, known: Decision, args: Args, kwargs: Kwargs, given: Sequence[Tensor]) -> object:
         """Returns the known result of a call, and records the result that it would have had."""
         if known.by_masks:
             with disable_current_modes():
@@ -129,9 +134,11 @@ class Decisions:
             dtype = next((each.dtype for each in given if each.is_floating_point()), None)
             return with_tensors(known.result, lambda tensor: _copied(tensor, dtype))
 
-    def _note(self, call: Any, args: Any, kwargs: dict[str, Any], source: Any, given: Sequence[Tensor]) -> Any:
+    def _note(
+        self, call: Function, args: Args, kwargs: Kwargs, source: Source | None, given: Sequence[Tensor]
+    ) -> object:
         shapes = tuple(tuple(each.shape) for each in given)
-        if call in _EXPORTS:
+        if call in LIST_EXPORTS:
             with disable_current_modes():
                 kept = given[0].detach().clone()
             self.recorded.append(Decision(call, source, shapes, (None,), kept))
@@ -145,9 +152,9 @@ class Decisions:
         self.recorded.append(Decision(call, source, shapes, tuple(masks), kept))
         return result
 
-    def line(self) -> Any:
+    def line(self) -> Source | None:
         """The line of code that is at work."""
-        return self._lines.find(sys._getframe(2))
+        return self._lines.find(frame_at(2))
 
 
 class _OperatorMode(TorchDispatchMode):
@@ -157,7 +164,9 @@ class _OperatorMode(TorchDispatchMode):
         super().__init__()
         self.decisions = decisions
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if _is_data_dependent_call(func, _dtypes(args, kwargs)[1:], [tensor.dtype for tensor in tensors_in(args[1:2])]):
             return self.decisions.of(func, args, kwargs, self.decisions.line())
@@ -171,17 +180,19 @@ class _ExportMode(TorchFunctionMode):
         super().__init__()
         self.decisions = decisions
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _EXPORTS:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
+        if func in LIST_EXPORTS:
             return self.decisions.of(func, args, kwargs or {}, self.decisions.line())
         return func(*args, **kwargs) if kwargs else func(*args)
 
 
-def _dtypes(args: Any, kwargs: dict[str, Any]) -> list[torch.dtype]:
+def _dtypes(args: Args, kwargs: Kwargs) -> list[torch.dtype]:
     return [tensor.dtype for tensor in tensors_in((*args, *kwargs.values()))]
 
 
-def _call_with_masks(known: Decision, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]) -> Any:
+def _call_with_masks(known: Decision, args: Args, kwargs: Kwargs, given: Sequence[Tensor]) -> object:
     """Runs a call with the known masks in place of its own, where the shapes agree."""
     known_masks = {
         id(own): mask.to(own.device)
@@ -191,7 +202,7 @@ def _call_with_masks(known: Decision, args: Any, kwargs: dict[str, Any], given: 
     return known.call(*args, **kwargs)
 
 
-def _as_tensors(value: Any) -> list[Tensor]:
+def _as_tensors(value: object) -> list[Tensor]:
     if isinstance(value, bool | int | float | complex):
         return [torch.tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)]
     return [tensor.detach().clone() for _, tensor in tensors(value)]
@@ -228,7 +239,7 @@ class TracedPath:
     def _run_again(self, draws: int = 0) -> tuple[set[int], list[Decision]] | None:
         graph, decisions = self.graph, Decisions()
 
-        def prepare(walked: Walk, _: Any) -> None:
+        def prepare(walked: Walk, _: object) -> None:
             advance_rng(draws)
             if graph.removal:
                 apply_removal(walked, graph.removal)
@@ -313,7 +324,9 @@ class OperatorLimit(TorchDispatchMode):
         super().__init__()
         self.remaining = MAX_OPERATOR_RATIO * len(graph.operators) + min_operators
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         self.remaining -= 1
         if self.remaining < 0:
             raise RuntimeError("the pass does not end on other weights than the traced ones")
@@ -328,7 +341,9 @@ class ReplayDecision(TorchDispatchMode):
         self.decisions = decisions
         self.known = known
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if func is not self.known.call:
             return func(*args, **kwargs)
@@ -357,8 +372,8 @@ def alternative_paths(axes: Axes, follow_trace: bool) -> list[AlternativePath]:
     `follow_trace`: the pass goes the traced way up to there, else its own.
     """
     way = traced_path(axes)
-    found = []
-    lines: set[tuple[Any, Any]] = set()
+    found: list[AlternativePath] = []
+    lines: set[tuple[Function, Source | None]] = set()
     by_choice = _choice_dependent_values(axes)  # where indices change places, these decide otherwise
     for at, (each, place) in enumerate(zip(way.decisions or (), way.order, strict=False)):
         if each.is_constant or (each.call, each.source) in lines or _deciding_value(place) in by_choice:
@@ -382,7 +397,7 @@ def _choice_dependent_values(axes: Axes) -> set[DataNode]:
     return found
 
 
-def _alternative_values(value: Any) -> list[Any]:
+def _alternative_values(value: object) -> list[Any]:
     """Returns other values that a decision might have: the opposite bool, a neighbouring integer, a large number."""
     if isinstance(value, Tensor):
         return (
@@ -406,7 +421,7 @@ def is_data_dependent(operator: OperatorNode) -> bool:
     return _is_data_dependent_call(operator.overload, [node.dtype for node in operator.inputs[1:]], masks)
 
 
-def _is_data_dependent_call(overload: Any, others: Sequence[torch.dtype], second: Sequence[torch.dtype]) -> bool:
+def _is_data_dependent_call(overload: Overload, others: Sequence[torch.dtype], second: Sequence[torch.dtype]) -> bool:
     """True if a call with such dtypes (after the first tensor, and in the second argument) depends on data."""
     signature = signature_of(overload)
     if signature.reads_data:

@@ -7,12 +7,14 @@ alone changes them. All elements must have run: router offsets lead rows to thos
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.proof.verify import Orders, PermutationProof, max_difference, max_magnitude
@@ -21,8 +23,9 @@ from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.private import Overload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # --------------------
@@ -46,7 +49,9 @@ class RouterOffsets(OperatorMode):
         self._offsets = {_storage_address(weight): offset for weight, offset in offsets}
         self._copies: list[Tensor] = []  # of weights, kept: another tensor may come to lie where one has gone
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Overload, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         out = func(*args, **(kwargs or {}))
         given = [tensor for _, tensor in tensors((args, kwargs or {}))]
         known = [self._offsets.get(_storage_address(tensor)) for tensor in given]
@@ -110,7 +115,7 @@ class ListProof:
 
     def _sensitive_lists(self, axis: Axis, lists: Sequence[IndexedChildren]) -> tuple[IndexedChildren, ...]:
         """The lists whose elements alone in a new order give something else; of alike lists one is tried."""
-        found = []
+        found: list[IndexedChildren] = []
         for each in lists:
             kind = (re.sub(r"\d+", "*", each.path), axis.size)
             if kind not in self._kinds:
@@ -140,7 +145,7 @@ class ListProof:
 
     def _offsets_to_unreached(self, lists: Lists) -> Offsets:
         """Returns router offsets that lead rows to elements which no run has reached yet."""
-        found = {}
+        found: dict[Axis, Tensor] = {}
         for axis, own in lists.items():
             missing = self._unreached(axis, own)
             if missing:
@@ -163,7 +168,7 @@ class ListProof:
 
     # ------------------------------------------------------------ execution
 
-    def _error(self, orders: Orders, places: Mapping[IndexedChildren, Any], offsets: Offsets) -> float:
+    def _error(self, orders: Orders, places: Mapping[IndexedChildren, NDArray[np.int64]], offsets: Offsets) -> float:
         """Returns the relative change of the output when axes and list elements are permuted."""
         expected = self._outputs(self.proof.state, offsets, {}) if offsets else self._plain_outputs
         changed = self.proof.rearranged(orders, places)
@@ -174,11 +179,13 @@ class ListProof:
     def _plain_outputs(self) -> list[Tensor]:
         return self._outputs(self.proof.state, {}, {})
 
-    def _outputs(self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, Any]) -> list[Tensor]:
+    def _outputs(
+        self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, NDArray[np.int64]]
+    ) -> list[Tensor]:
         @contextmanager
-        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Iterator[None]:
+        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Generator[None, None, None]:
             led = [
-                (held[node.label], offset[torch.from_numpy(orders[axis])] if axis in orders else offset)
+                (held[node.label], offset[torch.as_tensor(orders[axis])] if axis in orders else offset)
                 for axis, offset in offsets.items() for node, _ in router_weights(axis)
             ]  # fmt: skip
             with ExitStack() as stack:
@@ -190,12 +197,12 @@ class ListProof:
         return self.proof.run_on(dict(state), around=around)[0]
 
     @contextmanager
-    def _recording_reached(self, stage: Sandbox) -> Iterator[None]:
+    def _recording_reached(self, stage: Sandbox) -> Generator[None, None, None]:
         """Notes which elements get rows."""
         modules = walk(self.axes.graph.model).modules
         own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}
 
-        def left(module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+        def left(module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
             place = own.get(id(module))
             if place is not None and any(tensor.numel() for _, tensor in tensors((args, kwargs or {}))):
                 self._reached.setdefault(place[0], set()).add(place[1])

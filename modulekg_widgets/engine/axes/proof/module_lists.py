@@ -18,14 +18,14 @@ from modulekg_widgets.engine.axes.proof.list_proof import ListProof, Lists
 from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
 from modulekg_widgets.engine.errors import TraceError
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, index_prefix
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, index_prefix
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleNode
 
 log = logging.getLogger("modulekg_widgets")
 MAX_PARAMETERS = 300_000_000  # of a model that is run in float64 for the proof
 
 
-def build_axes(graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> ProvableAxes:
+def infer_axes(graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> ProvableAxes:
     """The axes of a traced model, with the lists of modules that go with them."""
     axes = ProvableAxes(graph, free_inputs, free_outputs)
     likely = _candidates(axes)

@@ -128,7 +128,7 @@ def _prove_axes(axes: Axes) -> list[str]:
             return [f"{what}, and the axes through it could not be verified: {error}"]
         axes.doubts.update(dict.fromkeys(asked, UnprovedReason(f"it could not be verified: {error}")))
         return []
-    notes = []
+    notes: list[str] = []
     for axis, change in wrong.items():
         axis.term.frozen = Reason(REFUTED, through[axis]) if axis in through else Reason(f"{_REFUTED_HERE}: {past}")
         notes.append(f"{printable(axis.name)} stays whole, {change} when its indices change places: {axis.frozen}")

@@ -34,7 +34,7 @@ from modulekg_widgets.engine.axes.proof.control_flow import (
     chosen_axes,
     traced_path,
 )
-from modulekg_widgets.engine.axes.proof.dtype_mode import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import DecomposedBatchNorm, ForceDtype, State, cast, rescaled
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.term_positions import permuted_positions
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, printable
@@ -43,9 +43,9 @@ from modulekg_widgets.engine.residuals.removal_trial import apply_removal
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
-from modulekg_widgets.engine.torch_runtime.pytree import leaves, nested_rows, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, set_mode
+from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, leaves, nested_rows, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import advance_rng, seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren, set_mode
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -191,15 +191,15 @@ def _check_shapes(nodes: Sequence[DataNode]) -> None:
 
 
 Orders = Mapping[Term, NDArray[np.int64]]
-Around = Callable[[Sandbox, State], AbstractContextManager[Any]]
+Around = Callable[[Sandbox, State], AbstractContextManager[object]]
 
 
 class PermutationProof:
     def __init__(
         self,
         axes: Axes,
-        args: Any,
-        kwargs: Any,
+        args: object,
+        kwargs: Mapping[str, Any] | None,
         seed: int,
         dtype: torch.dtype,
         tolerance: float | None = None,
@@ -211,7 +211,7 @@ class PermutationProof:
         self.dtype = dtype
         self.least = MIN_EFFECT if dtype is torch.float64 else FLOAT32_TOLERANCE
         self.graph = axes.graph
-        self.args, self.kwargs = self.graph.call if args is None and kwargs is None else (args, kwargs)
+        self.args, self.kwargs = self.graph.call if args is None and kwargs is None else call_arguments(args, kwargs)
         self.seed = seed
         self.runs = 0
         self.known: dict[tuple[str, str], bool] = {}
@@ -224,7 +224,7 @@ class PermutationProof:
         self.state = {name: cast(value, dtype) for name, value in rescaled(self.nodes, seed).items()}
         by_data = self.graph.traced_on == REAL
         traced = args is None and kwargs is None
-        chosen = chosen_axes(axes) if by_data else set()
+        chosen = chosen_axes(axes) if by_data else set[Term]()
         choosing = any(axis.term in chosen or axis.term.lists for axis in axes.free)
         # the way that passes are led; where the data choose from an axis, another order of it is another way
         self.decisions = traced_path(axes).decisions if by_data and traced and not choosing else None
@@ -310,7 +310,7 @@ class PermutationProof:
     def _expect(self, outputs: list[Tensor]) -> None:
         """Take outputs as those that permutations must leave, with what led to them."""
         self.expected, self.decided = outputs, self.last
-        self.scale = max(max_magnitude(outputs), 1e-300)
+        self.scale: float = max(max_magnitude(outputs), 1e-300)
 
     def _is_unsteady(self) -> bool:
         """True if the output changes without any permutation, as with a clock."""
@@ -381,7 +381,7 @@ class PermutationProof:
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = permuted_positions(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
-                value = value.index_select(at, torch.from_numpy(order).to(value.device))
+                value = value.index_select(at, torch.as_tensor(order).to(value.device))
         return value
 
     def _wrong_ones(self, axes: list[Axis]) -> dict[Axis, float]:
@@ -404,7 +404,7 @@ class PermutationProof:
         ]  # fmt: skip
         refused = 0
         merged: dict[str, AxisProof] = {}
-        order = [able[at] for at in self.random.permutation(len(able))]
+        order: list[Axis] = [able[int(at)] for at in self.random.permutation(len(able))]
         for attempt in range(count if order else 0):
             axis = order[attempt % len(order)]
             names = [n for n in _member_names(axis) if self._affects_output(n, axis, gradients)]
@@ -435,11 +435,7 @@ class PermutationProof:
                 for t in outputs if t.requires_grad
             ]  # fmt: skip
             names = [name for name, leaf in leaves.items() if leaf.requires_grad]
-            found: Sequence[Tensor | None] = ()
-            # an operator may overwrite what its gradient needs, a `backward` of the user's raise whatever it likes:
-            # then there is none, and the control runs the model
-            with suppress(Exception):
-                found = torch.autograd.grad(torch.stack(parts).sum(), [leaves[n] for n in names], allow_unused=True)
+            found = _gradients_of(parts, [leaves[name] for name in names])
         gradients = {name: grad for name, grad in zip(names, found, strict=False) if grad is not None}
         return [t.detach() for t in outputs], gradients
 
@@ -489,7 +485,7 @@ class PermutationProof:
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
-        def forward(stage: Sandbox) -> Any:
+        def forward(stage: Sandbox) -> tuple[object, dict[str, Tensor]]:
             set_mode(stage.states, self.graph.training)
             advance_rng(0 if self.way is None else self.way.draws)
             held = {
@@ -511,7 +507,7 @@ class PermutationProof:
                 WholeRecurrentLayers(cast_as),
             ):
 
-                def call(*args: Any, **kwargs: Any) -> Any:
+                def call(*args: object, **kwargs: object) -> object:
                     given = (stage.model, registered, args, kwargs)
                     return torch.func.functional_call(*given, tie_weights=False, strict=False)
 
@@ -561,6 +557,16 @@ def _derangement(size: int, random: np.random.Generator) -> NDArray[np.int64]:
     out = np.empty(size, dtype=np.int64)
     out[order] = np.roll(order, 1)
     return out
+
+
+def _gradients_of(parts: list[Tensor], leaves: list[Tensor]) -> Sequence[Tensor | None]:
+    """The gradients of a sum; none where an operator overwrote what its gradient needs, or a user's `backward` raised.
+
+    Then the control runs the model.
+    """
+    with suppress(Exception):
+        return torch.autograd.grad(torch.stack(parts).sum(), leaves, allow_unused=True)
+    return ()
 
 
 def as_floats(values: Sequence[Tensor]) -> list[Tensor]:

@@ -56,8 +56,9 @@ def glu(call: Call) -> Dims:
 def fake_quantize_per_channel(call: Call) -> list[Dims]:
     """A scale and a zero point per index of one dimension."""
     dims = call.axes(call["self"])
+    at: int = call["axis"]
     for name in ("scale", "zero_point"):
-        call.unify(call.axes(call[name])[0], dims[call["axis"]])
+        call.unify(call.axes(call[name])[0], dims[at])
     return [dims for _ in call.results]
 
 
@@ -79,9 +80,10 @@ def log_sigmoid(call: Call) -> list[Dims]:
 def observe_and_quantize(call: Call) -> list[Dims]:
     """Ranges, scales and zero points for all, or per index of one dimension."""
     dims = call.axes(call["self"])
+    at: int = call["ch_axis"]
     for node in call.inputs[3:]:
         if node.numel() > 1:
-            call.unify(call.axes(node)[0], dims[call["ch_axis"]])
+            call.unify(call.axes(node)[0], dims[at])
     return [dims, dims]
 
 

@@ -200,7 +200,7 @@ def index_select(call: Call) -> Dims:
     dims = call.axes(call["self"])
     if not dims:
         return []
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     if (picked := _picked_by_buffer(call, dims, {at: call["index"]})) is not None:
         return picked
     _index_dim(call, dims[at], call["index"], len(dims) > 2 and at == 0)
@@ -212,7 +212,7 @@ def index_select(call: Call) -> Dims:
 def gather(call: Call) -> Dims:
     """The gathered dimension is indexed; the other dimensions of index and source unify where sizes agree."""
     dims, picked = call.axes(call["self"]) or [ONE], call.axes(call["index"])
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     chosen = call.pick_by_buffer(dims[at], call["index"], at) if call["index"].dim() else None
     for position, (term, other) in enumerate(zip(dims, picked, strict=False)):
         if position != at:
@@ -235,7 +235,7 @@ def _unify_if_equal_size(call: Call, term: Term, other: Term) -> None:
 def scatter(call: Call) -> Dims:
     """The reverse of `gather`."""
     dims, index = call.axes(call["self"]), call.axes(call["index"])
-    at = call["dim"] % len(dims) if dims else 0
+    at: int = call["dim"] % len(dims) if dims else 0
     source = call["src"] if call.has("src") else None
     given = call.axes(source) if isinstance(source, DataNode) else index
     for position, (term, place, value) in enumerate(zip(dims, index, given, strict=False)):
@@ -255,7 +255,7 @@ def index_write(call: Call) -> Dims:
     """Slices are written along one dimension; the other dimensions unify."""
     own = call.axes(call["self"])
     dims = own or [ONE]
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     if (picked := _picked_by_buffer(call, dims, {at: call["index"]})) is not None:
         call.unify_all(call.axes(call["source"]) if call.has("source") else picked, picked)
         return own

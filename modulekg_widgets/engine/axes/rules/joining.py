@@ -20,7 +20,7 @@ def cat(call: Call) -> Dims:
     if not nodes:
         return call.frozen_all(call.output.shape, "nothing is joined")
     every = [call.axes(node) for node in nodes]
-    at = call["dim"] % len(every[0])
+    at: int = call["dim"] % len(every[0])
     dims = every[0]
     for other in every[1:]:
         for position, (a, b) in enumerate(zip(dims, other, strict=True)):
@@ -43,9 +43,9 @@ def _join_choices(call: Call, nodes: list[DataNode]) -> None:
 def chunk_cat(call: Call) -> Dims:
     """Each tensor in chunks along one dimension, all that is in a chunk flat, and chunk by chunk end to end."""
     count, every = call["num_chunks"], [call.axes(node) for node in call["tensors"]]
-    at = call["dim"] % len(every[0])
+    at: int = call["dim"] % len(every[0])
     dims, text = every[0][:at], "taken apart in chunks"
-    flat_parts = []
+    flat_parts: list[Term] = []
     for own, size in zip(every, _chunk_sizes(call, at, count), strict=True):
         call.unify_all(own[:at], dims)
         if own[at].size == count * size:
@@ -68,7 +68,7 @@ def stack(call: Call) -> Dims:
     dims = every[0]
     for other in every[1:]:
         call.unify_all(dims, other)
-    at = call["dim"] % (len(dims) + 1)
+    at: int = call["dim"] % (len(dims) + 1)
     _join_choices(call, call["tensors"])
     return [*dims[:at], call.frozen(len(every), "stacked"), *dims[at:]]
 
@@ -77,7 +77,7 @@ def stack(call: Call) -> Dims:
 def split(call: Call) -> list[Dims]:
     """A sum is split into its parts."""
     dims = call.axes(call["self"])
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     for node in call.inputs[1:]:
         call.freeze_all(call.axes(node), "places to split at")
     parts = call.parts(dims[at], *(node.shape[at] for node in call.results))
@@ -88,7 +88,7 @@ def split(call: Call) -> list[Dims]:
 def slice_(call: Call) -> Dims:
     """A piece of a sum; with a step that divides the size, one index of an inner factor."""
     dims = call.axes(call["self"])
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     step = call["step"] if call.has("step") else 1
     dims[at] = _piece(call, dims[at], _start(call, dims[at].size), call.output.shape[at], step)
     return dims
@@ -123,7 +123,7 @@ def _piece(call: Call, term: Term, start: int, count: int, step: int) -> Term:
 def select(call: Call) -> Dims:
     """One index, chosen by the code: the part that holds it may not change."""
     dims = call.axes(call["self"])
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     axis = call.chosen.selected.get(call.operator)
     if axis is None:
         _fix_index(call, dims[at], call["index"] % dims[at].size)
@@ -149,7 +149,7 @@ def _fix_index(call: Call, term: Term, index: int) -> None:
 def unbind(call: Call) -> list[Dims]:
     """Every index on its own."""
     dims = call.axes(call["self"])
-    at = call["dim"] % len(dims)
+    at: int = call["dim"] % len(dims)
     call.freeze(dims[at], "each index is taken out by the code")
     return [[*dims[:at], *dims[at + 1 :]] for _ in call.results]
 
@@ -160,13 +160,13 @@ def scatter_into(call: Call) -> Dims:
     dims = call.axes(call["self"])
     piece = call.axes(call["src"])
     if call.name == "slice_scatter":
-        at = call["dim"] % len(dims)
+        at: int = call["dim"] % len(dims)
         start = _start(call, dims[at].size)
         count = len(range(start, _end(call, dims[at].size), call["step"]))
         part = _piece(call, dims[at], start, count, call["step"])
         call.unify_all([*dims[:at], part, *dims[at + 1 :]], piece)
     elif call.name == "select_scatter":
-        at = call["dim"] % len(dims)
+        at: int = call["dim"] % len(dims)
         _fix_index(call, dims[at], call["index"] % dims[at].size)
         call.unify_all([*dims[:at], *dims[at + 1 :]], piece)
     else:

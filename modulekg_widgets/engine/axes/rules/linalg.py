@@ -75,7 +75,7 @@ def linear(call: Call) -> Dims:
 @rule(*TRILINEAR)
 def trilinear(call: Call) -> Dims:
     """The operator behind `bilinear`: three expanded factors are multiplied and summed over some dimensions."""
-    factors = []
+    factors: list[Dims] = []
     for name, new in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         dims = call.axes(call[name])
         for at in sorted(call[new]):
@@ -208,7 +208,7 @@ def solve_factored(call: Call) -> list[Dims]:
 
 
 @rule("aten::linalg_inv_ex", "aten::linalg_matrix_exp")
-def square(call: Call) -> list[Dims]:
+def square_matrix_function(call: Call) -> list[Dims]:
     """Rows and columns are one index set before and after; the second result is a figure per matrix."""
     *batch, rows, columns = call.axes(call.inputs[0])
     call.unify(rows, columns)
@@ -244,7 +244,8 @@ def solve(call: Call) -> list[Dims]:
 def cross(call: Call) -> Dims:
     """The vector product along a dimension of three."""
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
-    call.freeze(dims[call["dim"]], "the components of a vector product")
+    at: int = call["dim"]
+    call.freeze(dims[at], "the components of a vector product")
     return dims
 
 

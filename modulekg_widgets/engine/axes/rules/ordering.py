@@ -158,7 +158,7 @@ TRANSFORMED = "transformed in order"
 def fft(call: Call) -> Dims:
     """Transformed dimensions are frozen in input and result, the others unify."""
     dims = call.axes(call["self"])
-    walked = {at % len(dims) for at in call["dim"]}
+    walked: set[int] = {at % len(dims) for at in call["dim"]}
     call.freeze_all([dims[at] for at in walked], TRANSFORMED)
     return [
         call.frozen(size, TRANSFORMED) if at in walked else term

@@ -8,6 +8,7 @@ from typing import Any
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
 from modulekg_widgets.engine.operators.formulas import recurrent_cells
+from modulekg_widgets.engine.operators.recorded_call import nodes_in
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -24,8 +25,7 @@ def recurrent(call: Call) -> list[Dims]:
     the first ones are all equal, as zeros, and nobody reads the last ones.
     """
     x = call.axes(call.inputs[0])
-    hx = call["hx"]
-    states = [call.axes(node) for node in (hx if isinstance(hx, list) else [hx])]
+    states = [call.axes(node) for node in nodes_in(call["hx"])]
     batch = _batch(call, x)
     for state in states:
         call.freeze(state[0], LAYERS)

@@ -81,7 +81,7 @@ def _bytes_view(call: Call, dims: Dims, shape: Sequence[int]) -> Dims:
     """Views as another dtype, whose last dimension may change."""
     if len(dims) != len(shape):
         return call.frozen_all(shape, "a view as another dtype")
-    out = []
+    out: Dims = []
     for term, size in zip(dims, shape, strict=True):
         if term.size != size:
             call.freeze(term, "a view as another dtype")
@@ -146,7 +146,7 @@ def squeeze(call: Call) -> Dims:
     """Dimensions of one index go."""
     dims = call.axes(call["self"])
     asked = _as_sequence(call["dim"]) if call.has("dim") else range(len(dims))
-    gone = {at % len(dims) for at in asked} if dims else set()
+    gone = {at % len(dims) for at in asked if dims}
     return [term for at, term in enumerate(dims) if not (at in gone and term.size == 1)]
 
 
@@ -255,7 +255,8 @@ def resize(call: Call) -> Dims:
 def diagonal(call: Call) -> Dims:
     """Two dimensions with equal indices are unified into one."""
     dims = call.axes(call["self"])
-    a, b = call["dim1"] % len(dims), call["dim2"] % len(dims)
+    a: int = call["dim1"] % len(dims)
+    b: int = call["dim2"] % len(dims)
     rest = [term for at, term in enumerate(dims) if at not in (a, b)]
     if call["offset"] == 0 and dims[a].size == dims[b].size:
         call.unify(dims[a], dims[b])

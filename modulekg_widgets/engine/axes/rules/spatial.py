@@ -123,7 +123,7 @@ def unfold(call: Call) -> Dims:
     shape = call.output.shape
     if not dims:
         return call.frozen_all(shape, "positions of the window")
-    at = call["dimension"] % len(dims)
+    at: int = call["dimension"] % len(dims)
     call.freeze(dims[at], "a window walks over it")
     return [
         *dims[:at], call.frozen(shape[at], "positions after a window"), *dims[at + 1 :],

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from modulekg_widgets.engine.torch_runtime.state import IndexedChildren
+from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import OperatorNode
@@ -151,9 +151,9 @@ def reordered(term: Term, order: NDArray[np.int64]) -> Term:
         return term
     factors = flattened_parts(term) if term.kind == PRODUCT else []
     if len(factors) <= MAX_FACTORS:
-        grid = every.reshape([factor.size for factor in factors] or [-1])
+        grid = np.reshape(every, [factor.size for factor in factors] or [-1])
         for places in permutations(range(len(factors))):
-            if np.array_equal(order, grid.transpose(places or [0]).reshape(-1)):
+            if np.array_equal(order, np.ravel(np.transpose(grid, places or [0]))):
                 return product(factors[at] for at in places)  # as a channel shuffle does
     out = Term(term.size)
     out.kind, out.parts, out.order = REORDERED, [term], order

@@ -185,7 +185,7 @@ class Call(OperatorCall):
             self.followed.add(node)
         return axis
 
-    def unify_with_index_axis(self, term: Term, places: Any) -> bool:
+    def unify_with_index_axis(self, term: Term, places: object) -> bool:
         """True if `places` holds chosen indices of an axis; then `term` is unified with that axis."""
         axis = self.chosen_axis(places)
         if axis is None:

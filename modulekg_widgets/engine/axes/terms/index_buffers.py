@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.terms.algebra import Algebra, Term
 from modulekg_widgets.engine.operators.arguments import OperatorCall
-from modulekg_widgets.engine.operators.recorded_call import RecordedCall
+from modulekg_widgets.engine.operators.recorded_call import RecordedCall, nodes_in
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import constant_value
@@ -92,8 +92,7 @@ def _uses(node: DataNode) -> set[OperatorNode]:
 def _is_index(operator: OperatorNode, node: DataNode) -> bool:
     call, name = OperatorCall(operator), traits_of(operator.overload).index
     index = call.get(name) if name else None
-    given = index if isinstance(index, list | tuple) else [index]
-    return any(each is node for each in given) and operator.inputs.count(node) == 1
+    return any(each is node for each in nodes_in(index)) and operator.inputs.count(node) == 1
 
 
 def index_source(node: DataNode) -> DataNode:

@@ -132,7 +132,8 @@ class ChosenIndices:
     def _statistics_minima(self) -> Iterator[tuple[Term, MinimumCount]]:
         """Yields the minima that statistics require: of several reduced axes the largest free one is responsible."""
         for dims, count, reason in self._statistics:
-            fixed, free = 1, []
+            fixed = 1
+            free: list[Term] = []
             for factor in (factor for term in dims for factor in _factors(term)):
                 if factor.kind == ATOM and factor.frozen is None:
                     free += [factor] * (factor.filler is None)  # along a filler all elements are the same

@@ -19,7 +19,7 @@ VIEWS = {"view", "reshape", "unflatten"}  # as Python has them
 SPREAD = "*"  # in the place of any number of sizes
 Asked = int | str | None  # a number in the code, `SPREAD`, or None for what is computed
 _COMPUTED: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operators.add, ast.Sub: operators.sub, ast.Mult: operators.mul, ast.FloorDiv: operators.floordiv,
+    ast.Add: operators.add, ast.Sub: operators.sub, ast.Mult: operators.mul, ast.FloorDiv: int.__floordiv__,
 }  # fmt: skip
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -130,8 +130,7 @@ class _Views(ast.NodeVisitor):
                 return None
             return _COMPUTED[type(node.op)](left, right)
         if isinstance(node, ast.Name):
-            scope = next((scope for scope in reversed(self._scopes) if node.id in scope), {})
-            given = scope.get(node.id)
+            given = next((scope[node.id] for scope in reversed(self._scopes) if node.id in scope), None)
             return given.value if isinstance(given, ast.Constant) and type(given.value) is int else None
         return None
 

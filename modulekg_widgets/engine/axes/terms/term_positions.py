@@ -82,7 +82,8 @@ def occurrences(term: Term) -> list[Occurrence]:
         return [] if term.size == 1 else [(term, np.arange(term.size))]
     parts = flattened_parts(term)
     if term.kind == PRODUCT:
-        out, outer, inner = [], 1, term.size
+        out: list[Occurrence] = []
+        outer, inner = 1, term.size
         for part in parts:
             inner //= part.size
             out += [(atom, np.tile(np.repeat(index, inner), outer)) for atom, index in occurrences(part)]
@@ -119,7 +120,7 @@ def positions(term: Term, atom: Term, rank: Callable[[Term], int]) -> Ints:
         )
     index = reduce(np.maximum, own)
     order = np.lexsort([np.arange(len(index)), *reversed(keys), index])
-    return order[np.count_nonzero(index < 0) :].reshape(atom.size, -1)
+    return np.reshape(order[np.count_nonzero(index < 0) :], (atom.size, -1))
 
 
 def _overlap(own: list[Ints]) -> bool:
@@ -128,7 +129,7 @@ def _overlap(own: list[Ints]) -> bool:
 
 def _ranked(every: list[Occurrence], atom: Term, rank: Callable[[Term], int]) -> list[Ints]:
     """Returns the indices of the other atoms in order of significance, with branches before their first atom."""
-    keyed = []
+    keyed: list[tuple[float, int, Ints]] = []
     for at, (other, index) in enumerate(every):
         if other is None:
             behind = [rank(a) for a, _ in every[at + 1 :] if a is not None]
@@ -146,7 +147,7 @@ def keep_mask(term: Term, keeps: Mapping[Term, NDArray[np.bool_]]) -> NDArray[np
         return np.ones(term.size, dtype=bool) if keep is None else keep
     parts = [keep_mask(part, keeps) for part in flattened_parts(term)]
     if term.kind == PRODUCT:
-        return reduce(lambda outer, inner: (outer[:, None] & inner).reshape(-1), parts)
+        return reduce(lambda outer, inner: np.ravel(outer[:, None] & inner), parts)
     return np.concatenate(parts) if term.order is None else parts[0][term.order]
 
 
@@ -167,7 +168,7 @@ def permuted_positions(term: Term, orders: Mapping[Term, Ints]) -> Ints:
         return np.arange(term.size) if order is None else order
     parts = [permuted_positions(part, orders) for part in flattened_parts(term)]
     if term.kind == PRODUCT:
-        return reduce(lambda outer, inner: (outer[:, None] * len(inner) + inner).reshape(-1), parts)
+        return reduce(lambda outer, inner: np.ravel(outer[:, None] * len(inner) + inner), parts)
     if term.order is not None:
         return np.argsort(term.order)[parts[0][term.order]]
     starts = np.cumsum([0, *(len(part) for part in parts[:-1])])

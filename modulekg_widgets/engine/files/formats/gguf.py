@@ -11,76 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.file_formats.format_tables import AMBIGUOUS_GGML_TYPES, GGML_TYPES, GGUF_NUMBERS, GGMLType
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, FileContents, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
-
-# -------------------- Tensor types of GGUF files: name, elements per block and bytes per block
-# From `enum ggml_type` of ggml/include/ggml.h and the blocks of ggml/src/ggml-common.h in ggml-org/llama.cpp; what
-# torch has is named as torch names it.
-
-
-class GGMLType(NamedTuple):
-    """A tensor type that stores `block` elements in `nbytes` bytes."""
-
-    name: str
-    block: int
-    nbytes: int
-
-
-GGML_TYPES = {
-    0: GGMLType("float32", 1, 4),
-    1: GGMLType("float16", 1, 2),
-    2: GGMLType("Q4_0", 32, 18),
-    3: GGMLType("Q4_1", 32, 20),
-    6: GGMLType("Q5_0", 32, 22),
-    7: GGMLType("Q5_1", 32, 24),
-    8: GGMLType("Q8_0", 32, 34),
-    9: GGMLType("Q8_1", 32, 40),
-    10: GGMLType("Q2_K", 256, 84),
-    11: GGMLType("Q3_K", 256, 110),
-    12: GGMLType("Q4_K", 256, 144),
-    13: GGMLType("Q5_K", 256, 176),
-    14: GGMLType("Q6_K", 256, 210),
-    15: GGMLType("Q8_K", 256, 292),
-    16: GGMLType("IQ2_XXS", 256, 66),
-    17: GGMLType("IQ2_XS", 256, 74),
-    18: GGMLType("IQ3_XXS", 256, 98),
-    19: GGMLType("IQ1_S", 256, 50),
-    20: GGMLType("IQ4_NL", 32, 18),
-    21: GGMLType("IQ3_S", 256, 110),
-    22: GGMLType("IQ2_S", 256, 82),
-    23: GGMLType("IQ4_XS", 256, 136),
-    24: GGMLType("int8", 1, 1),
-    25: GGMLType("int16", 1, 2),
-    26: GGMLType("int32", 1, 4),
-    27: GGMLType("int64", 1, 8),
-    28: GGMLType("float64", 1, 8),
-    29: GGMLType("IQ1_M", 256, 56),
-    30: GGMLType("bfloat16", 1, 2),
-    # 31 to 33 are no longer written: the blocks of Q4_0 in another order
-    31: GGMLType("Q4_0_4_4", 32, 18),
-    32: GGMLType("Q4_0_4_8", 32, 18),
-    33: GGMLType("Q4_0_8_8", 32, 18),
-    34: GGMLType("TQ1_0", 256, 54),
-    35: GGMLType("TQ2_0", 256, 66),
-    39: GGMLType("MXFP4", 32, 17),
-    40: GGMLType("NVFP4", 64, 36),
-    41: GGMLType("Q1_0", 128, 18),
-}
-# numbers that readers use differently, with what each calls them; a type of the table is meant where its bytes fit
-AMBIGUOUS_TYPES = {
-    36: "I2_S of bitnet.cpp or IQ4_NL_4_4 of earlier versions of llama.cpp",
-    37: "I8_S of bitnet.cpp or IQ4_NL_4_8 of earlier versions of llama.cpp",
-    38: "TL1 of bitnet.cpp or IQ4_NL_8_8 of earlier versions of llama.cpp",
-    39: "MXFP4 of llama.cpp or TL2 of bitnet.cpp",
-    40: "NVFP4 of llama.cpp or a type of another reader",
-    41: "Q1_0 of llama.cpp or a type of another reader",
-}
-
-
-# ----------------------------------------
-
 
 MAX_TENSORS = 50_000  # the largest models have a tenth of it
 MAX_KEYS = 20_000
@@ -95,13 +29,9 @@ MAX_ELEMENTS = 1 << 62
 WINDOW_BYTES = 1 << 20  # bytes read at a time
 BIG_ENDIAN = "big-endian"
 
-# `enum gguf_type`: numbers of one length have a code of `struct`
+# `enum gguf_type`: numbers have a code of `struct`
 NUMBER_CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING_TYPE, ARRAY_TYPE = 8, 9
-NUMBER_NAMES = {
-    0: "uint8", 1: "int8", 2: "uint16", 3: "int16", 4: "uint32", 5: "int32", 6: "float32", 7: "bool",
-    10: "uint64", 11: "int64", 12: "float64",
-}  # fmt: skip
 
 
 class TensorInfo(NamedTuple):
@@ -281,7 +211,7 @@ def _array(header: HeaderReader, depth: int) -> str:
         return "[" + ", ".join(str(_value(header, kind, depth + 1)) for _ in range(number)) + "]"
     if kind in NUMBER_CODES:
         header.skip(number * header.numbers[kind])
-        return f"{number:,} × {NUMBER_NAMES[kind]}"
+        return f"{number:,} × {GGUF_NUMBERS[kind]}"
     if kind == STRING_TYPE:
         header.skip_texts(number)
         return f"{number:,} strings"
@@ -318,7 +248,7 @@ def _available_bytes(entries: list[TensorInfo], size: int) -> list[int]:
 def _type_of(entry: TensorInfo, room: int, alignment: int) -> GGMLType | None:
     """The type of a tensor; None if it is unknown, or ambiguous and does not fit the available bytes."""
     known = GGML_TYPES.get(entry.kind)
-    if known is None or entry.kind not in AMBIGUOUS_TYPES:
+    if known is None or entry.kind not in AMBIGUOUS_GGML_TYPES:
         return known
     is_cut = bool(entry.shape) and entry.shape[-1] % known.block == 0
     return known if is_cut and 0 <= room - _bytes_of(entry, known) < alignment else None
@@ -382,16 +312,16 @@ def _split_warning(metadata: dict[str, PlainValue]) -> tuple[str, ...]:
 
 
 def _ambiguous_type_warnings(untold: list[TensorInfo]) -> tuple[str, ...]:
-    kinds = sorted({entry.kind for entry in untold if entry.kind in AMBIGUOUS_TYPES})
+    kinds = sorted({entry.kind for entry in untold if entry.kind in AMBIGUOUS_GGML_TYPES})
     return tuple(
         f"{sum(entry.kind == kind for entry in untold):,} tensors have the type {kind}, which readers use differently "
-        f"({AMBIGUOUS_TYPES[kind]}): their bytes are counted up to the next one"
+        f"({AMBIGUOUS_GGML_TYPES[kind]}): their bytes are counted up to the next one"
         for kind in kinds
     )
 
 
 def _unknown_type_warnings(untold: list[TensorInfo]) -> tuple[str, ...]:
-    unknown = [entry for entry in untold if entry.kind not in AMBIGUOUS_TYPES]
+    unknown = [entry for entry in untold if entry.kind not in AMBIGUOUS_GGML_TYPES]
     if not unknown:
         return ()
     kinds = ", ".join(str(kind) for kind in sorted({entry.kind for entry in unknown})[:8])

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
-from modulekg_widgets.engine.files.formats.pickle.torch_checkpoint import read_torch
-from modulekg_widgets.engine.files.readers import MALFORMED, MALFORMED_BEYOND_VALUES, file_reader
-from modulekg_widgets.engine.files.records import FileContents, PlainValue, TensorRecord
-from modulekg_widgets.engine.files.source import FileSource, is_safe_name
-from modulekg_widgets.engine.safe_files import parse_json
-from modulekg_widgets.engine.safetensors_header import (
+from modulekg_widgets.engine.file_formats.safetensors_header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
     MAX_TENSORS,
     HeaderError,
     read_header,
 )
+from modulekg_widgets.engine.files.formats.pickle.torch_checkpoint import read_torch
+from modulekg_widgets.engine.files.readers import MALFORMED, MALFORMED_BEYOND_VALUES, file_reader
+from modulekg_widgets.engine.files.records import FileContents, PlainValue, TensorRecord
+from modulekg_widgets.engine.files.source import FileSource, is_safe_name
+from modulekg_widgets.engine.safe_files import parse_json
 
 # -------------------- safetensors files: the header is read, and no tensor
 
@@ -182,6 +182,6 @@ def _abbreviated(names: list[str]) -> str:
     return ", ".join(printable(name) for name in names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
 
 
-def _plain(values: Any) -> Iterator[tuple[str, PlainValue]]:
+def _plain(values: object) -> Iterator[tuple[str, PlainValue]]:
     if isinstance(values, dict):
         yield from ((key, value) for key, value in values.items() if isinstance(value, PlainValue))

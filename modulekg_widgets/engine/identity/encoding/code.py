@@ -15,10 +15,17 @@ import sys
 import types
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from modulekg_widgets.engine.identity.classes import class_dict, class_mro, instance_state, slot_members
+from modulekg_widgets.engine.identity.classes import (
+    WRAPPED_FUNCTIONS,
+    class_dict,
+    class_mro,
+    instance_state,
+    slot_members,
+)
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
+from modulekg_widgets.engine.torch_runtime.bytecode import code_names, nested_code
 
 FunctionNode = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,7 +35,7 @@ class ValueEncoder(Protocol):
 
     opaque: list[str]
 
-    def encode(self, value: Any, path: str) -> bytes: ...
+    def encode(self, value: object, path: str) -> bytes: ...
     def class_reference(self, cls: type) -> bytes: ...
     def fresh(self) -> ValueEncoder: ...
 
@@ -90,18 +97,18 @@ _NAMEDTUPLE_METHODS = frozenset(
 
 
 def _is_enum_method(value: Any) -> bool:
-    function = value.__func__ if type(value) in (staticmethod, classmethod) else value
-    return type(function) is types.FunctionType and function.__globals__.get("__name__") == "enum"
+    function = value.__func__ if isinstance(value, WRAPPED_FUNCTIONS) else value
+    return isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == "enum"
 
 
-def _is_generated(value: Any) -> bool:
+def _is_generated(value: object) -> bool:
     """True if a decorator made this method of a dataclass: from a string, or as a wrapper around that."""
     return type(value) is not types.FunctionType or (
         value.__code__.co_filename == "<string>" or value.__globals__.get("__name__") in ("dataclasses", "reprlib")
     )
 
 
-def _encode_member(encoder: ValueEncoder, value: Any, path: str) -> bytes:
+def _encode_member(encoder: ValueEncoder, value: object, path: str) -> bytes:
     # what is opaque in a class is the same for all its instances: it is no path of the module
     before = len(encoder.opaque)
     try:
@@ -137,11 +144,7 @@ def _global_values(encoder: ValueEncoder, function: types.FunctionType, path: st
 @lru_cache(maxsize=4096)
 def _global_names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code and the functions and classes inside it look up as global variables, sorted."""
-    instructions = dis.get_instructions(code)
-    names = {str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.update(_global_names(constant))
+    names = {name for part in nested_code(code) for name in code_names(part).globals_read}
     # `__name__`, `__file__`: where the code stands
     return tuple(sorted(name for name in names if not (name.startswith("__") and name.endswith("__"))))
 
@@ -205,7 +208,7 @@ def _names_in(node: ast.AST) -> set[str]:
 def _encode_syntax(encoder: ValueEncoder, root: ast.AST) -> bytes:
     # without recursion, since a generated expression of a thousand terms nests as deep; every node states its number of
     # parts, so that the tokens in a row can be read in one way only
-    tokens = []
+    tokens: list[bytes] = []
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         label, node = waiting.pop()
@@ -214,7 +217,7 @@ def _encode_syntax(encoder: ValueEncoder, root: ast.AST) -> bytes:
             parts = list(_syntax_fields(node))
             tokens += [text(type(node).__name__), b"%d" % len(parts)]
         elif isinstance(node, list):
-            parts = [("", part) for part in node]
+            parts = [("", part) for part in cast("list[object]", node)]
             tokens += [b"[]", b"%d" % len(parts)]
         else:
             parts = []

@@ -15,16 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.identity.classes import class_mro, instance_state, slot_members
-from modulekg_widgets.engine.identity.encoding import python_values as _values  # noqa: F401
-from modulekg_widgets.engine.identity.encoding import torch_values as _torch_values  # noqa: F401  they register the encodings
+from modulekg_widgets.engine.identity.classes import class_mro, instance_state, is_text, slot_members
 from modulekg_widgets.engine.identity.encoding.packing import digest, fast_key, fast_keys, length_prefixed, text
 from modulekg_widgets.engine.identity.encoding.python_values import Encoder, is_cached_hash
 from modulekg_widgets.engine.identity.encoding.torch_values import encode_script, tensor_encoding
 from modulekg_widgets.engine.identity.tensors import PLAIN_TENSORS, direct_tensors, is_uninitialised
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, is_structural, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import is_script
 
 SCHEME = b"modulekg structure 1"
 BATCH_SIZE = 512  # modules read at a time: enough to hide the calls, few enough to stay in the cache
@@ -34,7 +32,8 @@ _PLAIN, _DICTS = frozenset(PLAIN_TENSORS), {dict, OrderedDict}
 _first, _second = itemgetter(0), itemgetter(1)
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
 
-State = dict[str, Any]
+State = Attributes
+Key = tuple[Any, ...]
 Columns = list[list[Any]]  # keys, a list for each of their parts
 
 
@@ -58,9 +57,9 @@ class _Layout:
         self.readable = not self.has_slots and None not in names
         self.parameters, self.buffers = (held or () for held in names)
         self.has_attributes = list(state).__eq__
-        self.read: Callable[[State], tuple] = itemgetter(*_REGISTRIES, *self.names)
-        self.values: Callable[[tuple], tuple] = itemgetter(slice(2, None))
-        self.known: dict[tuple, bytes] = {}  # digests by key
+        self.read: Callable[[State], Key] = itemgetter(*_REGISTRIES, *self.names)
+        self.values: Callable[[Key], Key] = itemgetter(slice(2, None))
+        self.known: dict[Key, bytes] = {}  # digests by key
 
     def columns(self, states: list[State]) -> Columns | None:
         """Returns the keys of these modules; None if this layout cannot read them.
@@ -92,7 +91,7 @@ class _Layout:
         return columns
 
 
-def _fast_keys(read: Callable[[Any], tuple], sources: list[Any]) -> list[bytes | None]:
+def _fast_keys(read: Callable[[Any], Key], sources: list[Any]) -> list[bytes | None]:
     keys: list[Any] | None = fast_keys(map(read, sources))
     return keys if keys is not None else list(map(fast_key, map(read, sources)))
 
@@ -130,7 +129,7 @@ class ModuleDigester:
         self.badly_named: list[int] = []  # modules with a parameter or buffer that is not named by a text
         self._encoder = Encoder()
         self._labels = _Labels()
-        self._layouts: dict[tuple, _Layout] = {}
+        self._layouts: dict[Key, _Layout] = {}
         self._recent: dict[type, _Layout] = {}  # most instances of a class have the same layout
 
     @property
@@ -165,13 +164,13 @@ class ModuleDigester:
         columns = layout and layout.columns([states[place] for place in places])
         if layout and columns:
             return [(layout, places, columns)]
-        groups: dict[tuple, list[int]] = defaultdict(list)
+        groups: dict[Key, list[int]] = defaultdict(list)
         for place in places:
             state = states[place]
             groups[(cls, tuple(state), *_tensor_names(state))].append(place)
         return [self._read_group(key, [states[place] for place in group], group) for key, group in groups.items()]
 
-    def _read_group(self, key: tuple, states: list[State], places: list[int]) -> tuple[_Layout, list[int], Columns]:
+    def _read_group(self, key: Key, states: list[State], places: list[int]) -> tuple[_Layout, list[int], Columns]:
         layout = self._layouts.get(key)
         if layout is None:
             layout = self._layouts[key] = _Layout(key[0], states[0])
@@ -180,7 +179,7 @@ class ModuleDigester:
 
     # -------------------------------------------------------------- one module
 
-    def _digest(self, module: nn.Module, state: State, layout: _Layout, key: tuple, index: int) -> bytes:
+    def _digest(self, module: nn.Module, state: State, layout: _Layout, key: Key, index: int) -> bytes:
         """Returns the digest of class, attributes and tensors, cached if the key determines it."""
         encoder = self._encoder
         buffers_met = encoder.buffer_count
@@ -210,7 +209,7 @@ class ModuleDigester:
 
     def _tensors(self, state: State, index: int) -> list[bytes]:
         tensors = list(direct_tensors(state))
-        if not all(issubclass(type(own.name), str) for own in tensors):
+        if not all(is_text(own.name) for own in tensors):
             self.badly_named.append(index)
             return []
         for own in tensors:

@@ -99,7 +99,10 @@ def _floats(values: Sequence[object]) -> Encodable:
     import numpy as np
 
     found = np.array(values, ">f8")
-    rows, sizes = found.view(np.uint8).reshape(-1, MAX_NUMBER_BYTES), np.full(len(found), MAX_NUMBER_BYTES)
+    rows, sizes = (
+        np.reshape(np.frombuffer(found, np.uint8), (-1, MAX_NUMBER_BYTES)),
+        np.full(len(found), MAX_NUMBER_BYTES),
+    )
     is_nan = np.isnan(found)
     rows[is_nan, MAX_NUMBER_BYTES - 3 :], sizes[is_nan] = np.frombuffer(b"nan", np.uint8), 3
     return rows, sizes
@@ -116,7 +119,7 @@ def _ints(values: Sequence[object]) -> Encodable:
     sizes = np.ones(len(found), np.int64)
     for bits in range(7, 63, 8):
         sizes += magnitude >> np.uint64(bits) > 0
-    return found.view(np.uint8).reshape(-1, MAX_NUMBER_BYTES), sizes
+    return np.reshape(np.frombuffer(found, np.uint8), (-1, MAX_NUMBER_BYTES)), sizes
 
 
 def _encoded(rows: np.ndarray, sizes: np.ndarray, is_float: np.ndarray) -> bytes:

@@ -9,7 +9,7 @@ import struct
 import sys
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timezone
 from fractions import Fraction
 from pathlib import PurePath
@@ -19,6 +19,7 @@ from modulekg_widgets.engine.identity.classes import (
     class_dict,
     class_mro,
     class_names,
+    dict_items,
     instance_state,
     is_heap_type,
     is_importable,
@@ -33,6 +34,7 @@ from modulekg_widgets.engine.identity.encoding.packing import (
     shortened,
     text,
 )
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 # --------------------
 # Canonical encoding of Python values: equal bytes for equal values, in every process and supported Python.
@@ -48,6 +50,7 @@ MAX_COUNT_BITS = 31  # bits of a size or count; one hash in a billion is as shor
 MAX_REPEATS = 20_000  # containers that are encoded once more because they lie on a cycle; beyond it they multiply
 
 Handler = Callable[["Encoder", Any, str], bytes]
+PAIRS: tuple[type[Any], ...] = (tuple,)
 HANDLERS: dict[type, Handler] = {}  # by exact type
 BASE_HANDLERS: dict[type, Handler] = {}  # for subclasses, the first along the MRO
 
@@ -65,7 +68,7 @@ def handles(*classes: type, subclasses: bool = False) -> Callable[[Handler], Han
 class _Known(NamedTuple):
     """The encoding of a container, with the container itself, so that its id is not used again."""
 
-    value: Any
+    value: object
     encoding: bytes
     opaque: bool
     cycle: frozenset[int]  # ids of the containers on a cycle with it
@@ -95,7 +98,7 @@ class Encoder:
         """A new encoder that has encoded nothing yet."""
         return Encoder()
 
-    def encode(self, value: Any, path: str) -> bytes:
+    def encode(self, value: object, path: str) -> bytes:
         handler = HANDLERS.get(type(value))
         if handler is None:
             handler = self._handler_of(type(value))
@@ -111,12 +114,12 @@ class Encoder:
                 return handler
         return encode_object
 
-    def encode_opaque(self, value: Any, path: str, *seen: bytes) -> bytes:
+    def encode_opaque(self, value: object, path: str, *seen: bytes) -> bytes:
         """Encodes a value by its type and the given visible parts, and reports `path` as opaque."""
         self.opaque.append(path)
         return packed(b"?", self.class_reference(type(value)), *seen)
 
-    def encode_container(self, value: Any, path: str, body: Callable[[], bytes]) -> bytes:
+    def encode_container(self, value: object, path: str, body: Callable[[], bytes]) -> bytes:
         """Encodes a container: once per object, a cycle as the number of levels up."""
         key = id(value)
         known = self._known.get(key)
@@ -145,7 +148,7 @@ class Encoder:
             self._on_cycles.add(key)
             return encoding
         # nothing in it depends on where it stands, unless it is met again from within the cycle that it closes
-        cycle = frozenset(self._open_or_cyclic[entered_before:]) if reached == depth else frozenset()
+        cycle = frozenset(self._open_or_cyclic[entered_before:]) if reached == depth else frozenset[int]()
         del self._open_or_cyclic[entered_before:]
         self._known[key] = _Known(value, encoding, len(self.opaque) > opaque_before, cycle)
         return encoding
@@ -190,12 +193,12 @@ class Encoder:
             run = b"".join([length_prefixed(self.encode(v, f"{path}[{i}]")) for i, v in enumerate(listed)])
         return shortened(b"".join((tag, *map(length_prefixed, before), run)))
 
-    def encode_state(self, owner: Any, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
+    def encode_state(self, owner: object, path: str, skip: frozenset[str] = frozenset()) -> list[bytes]:
         """Names and values of an object's `__dict__` and slots, sorted by name."""
         state = instance_state(owner)
         return self.encode_attributes({n: v for n, v in state.items() if type(n) is str and n not in skip}, path, owner)
 
-    def encode_attributes(self, attributes: dict[str, Any], path: str, owner: Any = None) -> list[bytes]:
+    def encode_attributes(self, attributes: Attributes, path: str, owner: object = None) -> list[bytes]:
         """Names and values, sorted by name."""
         parts: list[bytes] = []
         for name in sorted(attributes):
@@ -204,7 +207,7 @@ class Encoder:
             parts += [text(name), self.encode_attribute(attributes[name], f"{path}.{name}" if path else name)]
         return parts
 
-    def encode_attribute(self, value: Any, path: str) -> bytes:
+    def encode_attribute(self, value: object, path: str) -> bytes:
         """Encodes a value like `encode`, and caches plain ones."""
         key = fast_key(value) if type(value) in FAST_TYPES else None
         if key is None:
@@ -218,7 +221,7 @@ class Encoder:
         return known
 
 
-def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: Any) -> bool:
+def is_cached_hash(name: str, value: object, attributes: Mapping[str, Any], owner: object) -> bool:
     """True if an attribute stores a number of this process: the result of `hash`, or an `id`.
 
     It is told by its name, as the object may have changed since, or by the number, which is that of `owner` or of
@@ -231,7 +234,7 @@ def is_cached_hash(name: str, value: Any, attributes: Mapping[str, Any], owner: 
     return name.endswith("hash") or any(value in _process_numbers(each) for each in (owner, *attributes.values()))
 
 
-def _process_numbers(value: Any) -> tuple[int, ...]:
+def _process_numbers(value: object) -> tuple[int, ...]:
     """Returns `id` and hashes of a value that differ between processes; runs no code of the user's."""
     of_text = (hash(value),) if type(value) in (str, bytes) else ()
     return (id(value), object.__hash__(value), *of_text)
@@ -256,7 +259,7 @@ _VALUE_MODULES = frozenset(
 # fmt: on
 
 
-def encode_object(encoder: Encoder, value: Any, path: str) -> bytes:
+def encode_object(encoder: Encoder, value: object, path: str) -> bytes:
     """Encodes any other object: its class with `__dict__` and slots, or its reduced form as in pickle."""
     encoder.buffer_count += 1  # it may lend its bytes to a fast key
     cls = type(value)
@@ -287,7 +290,7 @@ def _is_python_class(cls: type) -> bool:
     return False
 
 
-def _encode_reduced(encoder: Encoder, value: Any, path: str) -> bytes:
+def _encode_reduced(encoder: Encoder, value: object, path: str) -> bytes:
     """A value of the standard library (a date, a pattern, a namespace) as pickle would take it apart."""
     reduce: Callable[[Any], Any] = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(2))
 
@@ -297,9 +300,10 @@ def _encode_reduced(encoder: Encoder, value: Any, path: str) -> bytes:
         except (TypeError, AttributeError):
             return encoder.encode_opaque(value, path)
         encoder.keepalive.append(parts)
-        taken = [list(p) if hasattr(p, "__next__") else p for p in parts] if isinstance(parts, tuple) else [parts]
+        several: list[Any] = [*parts] if isinstance(parts, PAIRS) else [parts]
+        taken = [list(part) if hasattr(part, "__next__") else part for part in several]
         encoder.keepalive.append(taken)
-        return packed(b"R", encoder.class_reference(type(value)), *(encoder.encode(p, path) for p in taken))
+        return packed(b"R", encoder.class_reference(type(value)), *(encoder.encode(part, path) for part in taken))
 
     return encoder.encode_container(value, path, body)
 
@@ -311,7 +315,7 @@ MIN_MEMOIZED_LENGTH = 1 << 16  # characters; from here on it pays to remember th
 
 
 @handles(type(None), type(...), type(NotImplemented))
-def _singleton(encoder: Encoder, value: Any, path: str) -> bytes:
+def _singleton(encoder: Encoder, value: object, path: str) -> bytes:
     return b"N" if value is None else packed(b"n", text(type(value).__name__))
 
 
@@ -358,35 +362,41 @@ def _bytes(encoder: Encoder, value: bytes | bytearray, path: str) -> bytes:
 # built anew, since that would call the `__hash__` and `__eq__` of what it holds
 
 
-def _set_content(base: type) -> Handler:
-    def content(encoder: Encoder, value: Any, path: str) -> bytes:
+def _set_content(base: Any) -> Handler:
+    def content(encoder: Encoder, value: object, path: str) -> bytes:
         return packed(b"S", text(base.__name__), *sorted(encoder.encode(v, path) for v in base.__iter__(value)))
 
     return content
 
 
-def _dict_content(encoder: Encoder, value: dict, path: str) -> bytes:
+# by the base type itself, whatever a subclass defines
+_deque_items: Callable[[Any], Iterator[Any]] = vars(deque)["__iter__"]
+_list_items: Callable[[Any], Iterator[Any]] = vars(list)["__iter__"]
+_tuple_items: Callable[[Any], Iterator[Any]] = vars(tuple)["__iter__"]
+_default_factory: Callable[[Any], object] = vars(defaultdict)["default_factory"].__get__
+_longest: Callable[[Any], object] = vars(deque)["maxlen"].__get__
+
+
+def _dict_content(encoder: Encoder, value: dict[Any, Any], path: str) -> bytes:
     def item(key: Any, content: Any) -> bytes:
         plain = (type(key) is str and len(key) <= 80) or (type(key) is int and key.bit_length() <= 64)
         where = f"{path}[{key!r}]" if plain else f"{path}[…]"
         return packed(b":", encoder.encode(key, where), encoder.encode(content, where))
 
-    return packed(b"d", *sorted(item(k, v) for k, v in dict.items(value)))
+    return packed(b"d", *sorted(item(key, part) for key, part in dict_items(value)))
 
 
-def _defaultdict_content(encoder: Encoder, value: defaultdict, path: str) -> bytes:
-    factory = defaultdict.default_factory.__get__(value)  # type: ignore[attr-defined]
-    return packed(b"D", encoder.encode(factory, path), _dict_content(encoder, value, path))
+def _defaultdict_content(encoder: Encoder, value: defaultdict[Any, Any], path: str) -> bytes:
+    return packed(b"D", encoder.encode(_default_factory(value), path), _dict_content(encoder, value, path))
 
 
-def _deque_content(encoder: Encoder, value: deque, path: str) -> bytes:
-    limit = deque.maxlen.__get__(value)  # type: ignore[attr-defined]
-    return encoder.encode_sequence(b"q", deque.__iter__(value), path, encoder.encode(limit, path))
+def _deque_content(encoder: Encoder, value: deque[Any], path: str) -> bytes:
+    return encoder.encode_sequence(b"q", _deque_items(value), path, encoder.encode(_longest(value), path))
 
 
 _CONTENTS: dict[type, Handler] = {
-    tuple: lambda encoder, value, path: encoder.encode_sequence(b"t", tuple.__iter__(value), path),
-    list: lambda encoder, value, path: encoder.encode_sequence(b"l", list.__iter__(value), path),
+    tuple: lambda encoder, value, path: encoder.encode_sequence(b"t", _tuple_items(value), path),
+    list: lambda encoder, value, path: encoder.encode_sequence(b"l", _list_items(value), path),
     set: _set_content(set),
     frozenset: _set_content(frozenset),
     dict: _dict_content,
@@ -412,7 +422,7 @@ def _container(base: type, content: Handler) -> Handler:
 
 
 def _subclass(content: Handler) -> Handler:
-    def handler(encoder: Encoder, value: Any, path: str) -> bytes:
+    def handler(encoder: Encoder, value: object, path: str) -> bytes:
         def body() -> bytes:
             state = encoder.encode_state(value, path)
             return packed(b"B", encoder.class_reference(type(value)), content(encoder, value, path), *state)
@@ -478,7 +488,7 @@ def _function(encoder: Encoder, value: types.FunctionType, path: str) -> bytes:
 @handles(
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType
 )
-def _builtin(encoder: Encoder, value: Any, path: str) -> bytes:
+def _builtin(encoder: Encoder, value: types.BuiltinFunctionType, path: str) -> bytes:
     owner = getattr(value, "__self__", None)
     bound = b"" if owner is None or isinstance(owner, types.ModuleType) else encoder.encode(owner, path)
     home = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
@@ -495,7 +505,7 @@ def _method(encoder: Encoder, value: types.MethodType, path: str) -> bytes:
 
 
 @handles(functools.partial)
-def _partial(encoder: Encoder, value: functools.partial, path: str) -> bytes:
+def _partial(encoder: Encoder, value: functools.partial[object], path: str) -> bytes:
     return encoder.encode_container(
         value,
         path,
@@ -509,22 +519,24 @@ def _property(encoder: Encoder, value: property, path: str) -> bytes:
 
 
 @handles(staticmethod, classmethod)
-def _wrapped_function(encoder: Encoder, value: Any, path: str) -> bytes:
+def _wrapped_function(
+    encoder: Encoder, value: staticmethod[..., object] | classmethod[Any, ..., object], path: str
+) -> bytes:
     return packed(b"w", text(type(value).__name__), encoder.encode(value.__func__, path))
 
 
 @handles(functools.cached_property)
-def _cached_property(encoder: Encoder, value: Any, path: str) -> bytes:
+def _cached_property(encoder: Encoder, value: functools.cached_property[object], path: str) -> bytes:
     return packed(b"w", b"cached_property", encoder.encode(value.func, path))
 
 
 @handles(type(functools.lru_cache(int)))
-def _cached_function(encoder: Encoder, value: Any, path: str) -> bytes:
+def _cached_function(encoder: Encoder, value: object, path: str) -> bytes:
     return packed(b"w", b"lru_cache", encoder.encode(vars(value).get("__wrapped__"), path))
 
 
 @handles(functools.partialmethod)
-def _partial_method(encoder: Encoder, value: functools.partialmethod, path: str) -> bytes:
+def _partial_method(encoder: Encoder, value: functools.partialmethod[object], path: str) -> bytes:
     return packed(b"P", *(encoder.encode(v, path) for v in (value.func, value.args, value.keywords)))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.identity.encoding.packing import packed, text
@@ -19,17 +20,19 @@ from modulekg_widgets.engine.identity.tensors import (
     shape_of,
 )
 from modulekg_widgets.engine.identity.walk import NON_STRUCTURAL_ATTRIBUTES, nominal_class
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     MODULES,
     PARAMETERS,
     OpOverload,
     OpOverloadPacket,
+    Overload,
     can_be_saved,
     packet_name_of,
+    saved_state,
     type_of_script,
 )
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, unwrapped
 
 
 def tensor_encoding(tensor: torch.Tensor) -> bytes:
@@ -45,7 +48,7 @@ def _tensor(encoder: Encoder, value: torch.Tensor, path: str) -> bytes:
 
 
 @handles(torch.dtype, torch.layout, torch.memory_format, torch.device)
-def _torch_constant(encoder: Encoder, value: Any, path: str) -> bytes:
+def _torch_constant(encoder: Encoder, value: object, path: str) -> bytes:
     return packed(b"o", text(type(value).__name__), text(str(value)))
 
 
@@ -55,7 +58,7 @@ def _size(encoder: Encoder, value: torch.Size, path: str) -> bytes:
 
 
 @handles(np.ndarray)
-def _array(encoder: Encoder, value: np.ndarray, path: str) -> bytes:
+def _array(encoder: Encoder, value: NDArray[Any], path: str) -> bytes:
     encoder.buffer_count += 1
     if value.dtype.hasobject:
         return encoder.encode_opaque(value, path, text(str(value.shape)))
@@ -64,31 +67,32 @@ def _array(encoder: Encoder, value: np.ndarray, path: str) -> bytes:
 
 
 @handles(np.generic, subclasses=True)
-def _numpy_scalar(encoder: Encoder, value: np.generic, path: str) -> bytes:
+def _numpy_scalar(encoder: Encoder, value: Any, path: str) -> bytes:
     encoder.buffer_count += 1
     if value.dtype.hasobject:
         return encoder.encode_opaque(value, path)
     return packed(b"A", _dtype_text(value.dtype), b"()", value.tobytes())
 
 
-def _dtype_text(dtype: np.dtype) -> bytes:
+def _dtype_text(dtype: Any) -> bytes:
     return text(dtype.str if dtype.names is None else str(dtype))
 
 
 @handles(np.dtype, subclasses=True)
-def _numpy_dtype(encoder: Encoder, value: np.dtype, path: str) -> bytes:
+def _numpy_dtype(encoder: Encoder, value: np.dtype[Any], path: str) -> bytes:
     return packed(b"o", b"dtype", _dtype_text(value))
 
 
 @handles(np.ufunc)
-def _universal_function(encoder: Encoder, value: np.ufunc, path: str) -> bytes:
-    if getattr(np, value.__name__, None) is value:
-        return packed(b"g", b"numpy", text(value.__name__))
-    return encoder.encode_opaque(value, path, text(value.__name__))
+def _universal_function(encoder: Encoder, value: Any, path: str) -> bytes:
+    name: str = value.__name__
+    if getattr(np, name, None) is value:
+        return packed(b"g", b"numpy", text(name))
+    return encoder.encode_opaque(value, path, text(name))
 
 
 @handles(OpOverload)
-def _operator(encoder: Encoder, value: OpOverload, path: str) -> bytes:
+def _operator(encoder: Encoder, value: Overload, path: str) -> bytes:
     return packed(b"g", b"torch.ops", text(value.name()))
 
 
@@ -98,7 +102,7 @@ def _operator_packet(encoder: Encoder, value: OpOverloadPacket, path: str) -> by
 
 
 @handles(weakref.ReferenceType)
-def _weak_reference(encoder: Encoder, value: weakref.ReferenceType, path: str) -> bytes:
+def _weak_reference(encoder: Encoder, value: weakref.ReferenceType[Any], path: str) -> bytes:
     # recurrent layers keep weak references to their own weights, and loading others leaves the old ones dead
     referent = value()
     if referent is None or issubclass(type(referent), torch.Tensor):
@@ -117,12 +121,12 @@ def _script_object(encoder: Encoder, value: Any, path: str) -> bytes:
     name = text(type_of_script(value)().qualified_name())
     if not can_be_saved(value):
         return encoder.encode_opaque(value, path, name)
-    state = value.__getstate__()
+    state = saved_state(value)
     encoder.keepalive.append(state)
     return packed(b"J", name, encoder.encode(state, path))
 
 
-def encode_script(encoder: Encoder, state: dict[str, Any]) -> bytes:
+def encode_script(encoder: Encoder, state: Attributes) -> bytes:
     """A TorchScript module, given its `__dict__`: the methods' graphs with what they read; its tensors by shape."""
     if native_script(state) is None:
         return packed(b"J")

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from modulekg_widgets.engine.errors import MissingPackageError, printable
+from modulekg_widgets.engine.notebook_figure import NotebookFigure
 from modulekg_widgets.engine.palette import PALETTE
 from modulekg_widgets.engine.registry import Registry
 
@@ -31,15 +30,6 @@ MAX_LABEL_LENGTH = 40  # characters of a label
 # names are any text: never a formula or a TeX source
 TEXT_OPTIONS: dict[str, Any] = {"parse_math": False, "usetex": False}
 BAR_COLOR = PALETTE.plots.first
-
-
-class NotebookFigure(Figure):
-    """A figure that a notebook shows by itself, with or without pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        file = BytesIO()
-        self.savefig(file, format="png")
-        return file.getvalue()
 
 
 def new_figure(width: float, height: float) -> NotebookFigure:

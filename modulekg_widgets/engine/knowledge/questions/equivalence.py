@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modulekg_widgets.engine.knowledge.questions import Questions
+from modulekg_widgets.engine.knowledge.repository import GraphParts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,91 +14,88 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.knowledge.equivalence.comparison import Equivalence
 
 
-class EquivalenceQuestions(Questions):
-    """Models and modules that compute the same function; the models are built and traced, not run."""
+def equivalent(
+    self: GraphParts, a: nn.Module | str, b: nn.Module | str, args: Any = None, kwargs: Mapping[str, Any] | None = None
+) -> Equivalence:
+    """Compares two models by their data flow; names and classes do not count.
 
-    builders: dict[str, Callable[[], nn.Module]]  # of models by name, as far as this session knows them
+    Operators, their settings and shapes are compared, weights by shape and by where they are read; the models are
+    followed in eval mode on tensors without data, and stay as they are. Few spellings of one function are known
+    for what they are (views, copies, writing in place, the order of a sum, pools to one pixel, …), so that two may
+    be the same and not be found to be; those that are found are, on inputs of these shapes.
 
-    def equivalent(
-        self, a: nn.Module | str, b: nn.Module | str, args: Any = None, kwargs: Mapping[str, Any] | None = None
-    ) -> Equivalence:
-        """Compares two models by their data flow; names and classes do not count.
+    Parameters
+    ----------
+    a, b : torch.nn.Module or str
+        Modules, or names of models that `mk.index_models` built for this graph in this session, or of torchvision.
+    args, kwargs : optional
+        What forward takes, best a batch of more than one; by default what the builder of a name gives, twice.
 
-        Operators, their settings and shapes are compared, weights by shape and by where they are read; the models are
-        followed in eval mode on tensors without data, and stay as they are. Few spellings of one function are known
-        for what they are (views, copies, writing in place, the order of a sum, pools to one pixel, …), so that two may
-        be the same and not be found to be; those that are found are, on inputs of these shapes.
+    Returns
+    -------
+    Equivalence
+        It iterates over pairs of paths that compute the same. `is_same_value`; `modules`, those pairs with their
+        classes;
+        `parameters`, the weights that correspond, where the models are the same; `differs`, the first operators
+        where they part, in words.
 
-        Parameters
-        ----------
-        a, b : torch.nn.Module or str
-            Modules, or names of models that `mk.index_models` built for this graph in this session, or of torchvision.
-        args, kwargs : optional
-            What forward takes, best a batch of more than one; by default what the builder of a name gives, twice.
+    Raises
+    ------
+    UnknownNameError
+        For a name that no builder of this session has.
+    TraceError
+        For a model that cannot be built, or does not run on these inputs.
 
-        Returns
-        -------
-        Equivalence
-            It iterates over pairs of paths that compute the same. `is_same_value`; `modules`, those pairs with their
-            classes;
-            `parameters`, the weights that correspond, where the models are the same; `differs`, the first operators
-            where they part, in words.
+    Examples
+    --------
+    >>> import torch, modulekg_widgets as mk
+    >>> from torch import nn
+    >>> class Layers(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.inner, self.outer = nn.Linear(4, 8), nn.Linear(8, 2)
+    ...     def forward(self, x):
+    ...         return self.outer(self.inner(x).relu_())
+    >>> other = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
+    >>> found = mk.KnowledgeGraph().equivalent(Layers(), other, torch.ones(3, 4))
+    >>> found.same, found.modules[["a", "b"]].values.tolist()
+    (True, [['', ''], ['inner', '0'], ['outer', '3']])
+    >>> list(found)
+    [('', ''), ('inner', '0'), ('outer', '3')]
+    """
+    from modulekg_widgets.engine.knowledge.equivalence import equivalence_relation
 
-        Raises
-        ------
-        UnknownNameError
-            For a name that no builder of this session has.
-        TraceError
-            For a model that cannot be built, or does not run on these inputs.
+    return equivalence_relation.equivalent(a, b, args, kwargs, _known_builders(self))
 
-        Examples
-        --------
-        >>> import torch, modulekg_widgets as mk
-        >>> from torch import nn
-        >>> class Layers(nn.Module):
-        ...     def __init__(self):
-        ...         super().__init__()
-        ...         self.inner, self.outer = nn.Linear(4, 8), nn.Linear(8, 2)
-        ...     def forward(self, x):
-        ...         return self.outer(self.inner(x).relu_())
-        >>> other = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
-        >>> found = mk.KnowledgeGraph().equivalent(Layers(), other, torch.ones(3, 4))
-        >>> found.same, found.modules[["a", "b"]].values.tolist()
-        (True, [['', ''], ['inner', '0'], ['outer', '3']])
-        >>> list(found)
-        [('', ''), ('inner', '0'), ('outer', '3')]
-        """
-        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import equivalent
 
-        return equivalent(a, b, args, kwargs, self._known_builders())
+def same_as(self: GraphParts, models: Iterable[str] | None = None) -> pd.DataFrame:
+    """Returns structures of different classes that compute the same function of their inputs.
 
-    def same_as(self, models: Iterable[str] | None = None) -> pd.DataFrame:
-        """Returns structures of different classes that compute the same function of their inputs.
+    Models are built and traced as `equivalent` does, so it takes longer than other relations.
 
-        Models are built and traced as `equivalent` does, so it takes longer than other relations.
+    Parameters
+    ----------
+    models : iterable of str, optional
+        Names of models that this session can build, by default all such ones of the graph.
 
-        Parameters
-        ----------
-        models : iterable of str, optional
-            Names of models that this session can build, by default all such ones of the graph.
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each structure: `function` (part of a digest: those with the same are the same), `node` (its
+        display name), `class`, and the `models` that have it. Modules that give on what they get do not count.
+        `attrs["left_out"]` says why a model is not among them.
 
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each structure: `function` (part of a digest: those with the same are the same), `node` (its
-            display name), `class`, and the `models` that have it. Modules that give on what they get do not count.
-            `attrs["left_out"]` says why a model is not among them.
+    Raises
+    ------
+    UnknownNameError
+        For a name that no builder of this session has.
+    """
+    from modulekg_widgets.engine.knowledge.equivalence import equivalence_relation
 
-        Raises
-        ------
-        UnknownNameError
-            For a name that no builder of this session has.
-        """
-        from modulekg_widgets.engine.knowledge.equivalence.equivalence_relation import same_as
+    return equivalence_relation.same_as(self.contents(), _known_builders(self), models)
 
-        return same_as(self.contents(), self._known_builders(), models)
 
-    def _known_builders(self) -> dict[str, Callable[..., nn.Module]]:
-        from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
+def _known_builders(graph: GraphParts) -> dict[str, Callable[..., nn.Module]]:
+    from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
-        return {**torchvision_builders(), **self.builders}
+    return {**torchvision_builders(), **graph.builders}

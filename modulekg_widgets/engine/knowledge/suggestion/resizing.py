@@ -18,9 +18,9 @@ from modulekg_widgets.engine.axes.terms.algebra import SUM, Term, atoms, find
 from modulekg_widgets.engine.axes.terms.term_positions import remaining_size
 from modulekg_widgets.engine.errors import ModuleKGError
 from modulekg_widgets.engine.knowledge.facts.traced import CallArguments
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import RESET_PARAMETERS, buffers_of, parameters_of
 from modulekg_widgets.engine.torch_runtime.pytree import with_tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 Shape = tuple[int, ...]
 AxisSizes = dict[Term, int]  # the new sizes of axes

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionCall, AttentionLogits
+from modulekg_widgets.engine.torch_runtime.modules import wrapper_classes
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_CODE,
     compiled_call_of,
@@ -27,7 +28,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     pop_function_mode,
     push_function_mode,
 )
-from modulekg_widgets.engine.torch_runtime.state import wrapper_classes
 
 Tensor = torch.Tensor
 FAST_PATH = (

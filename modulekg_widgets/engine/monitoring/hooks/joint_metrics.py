@@ -23,6 +23,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     is_measurable,
     log_failure,
 )
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 
 class JointMetrics:
@@ -63,19 +64,19 @@ class JointMetrics:
         if has_open_calls and self._wants_attention:
             remove_interrupted()
 
-    def enter(self, observation: Observation, args: tuple[Any, ...]) -> None:
+    def enter(self, observation: Observation, args: Args) -> None:
         """Begin a call, in the pre-hook."""
         if self._wants_attention:
             observation.watch = AttentionRecorder(observation.module)
             observation.watch.enter(observation.module, args)
 
-    def record_input(self, observation: Observation, x: torch.Tensor, inputs: tuple[Any, ...]) -> None:
+    def record_input(self, observation: Observation, x: torch.Tensor, inputs: Args) -> None:
         if self._wants_own_gradient:
             observation.edge = input_edge(x, inputs)
         observation.record("ForwardInput", x.detach().clone() if self._copies_input else x)
         self._measure(BEFORE, observation)
 
-    def leave(self, observation: Observation, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def leave(self, observation: Observation, args: Args, kwargs: Kwargs, output: object) -> None:
         """End a call; `output` is None if it raised."""
         if observation.watch is not None:
             observation.by_need["Attention"] = observation.watch.leave(observation.module, args, kwargs, output)

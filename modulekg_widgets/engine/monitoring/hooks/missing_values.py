@@ -14,7 +14,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import weight_of
 from modulekg_widgets.engine.monitoring.metric import NoDataError
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 GRADIENT_CLEARED = "the gradient of the weight is gone: zero_grad() came before `track`; call track() before it"
 NO_GRADIENTS = (
@@ -44,7 +44,7 @@ class WeightGradients:
         if handle is not None:
             handle.remove()
 
-    def _note(self, *_: Any) -> None:
+    def _note(self, *_: object) -> None:
         for metric in self._active.metrics:
             weight = weight_of(metric.module)
             if weight is not None and weight.grad is not None:

@@ -35,8 +35,9 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     log_failure,
 )
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 Tensor = torch.Tensor
 MAX_CALLS = 64  # of one module within a step; further ones are not measured
@@ -86,7 +87,7 @@ class ModuleCalls:
             calls[phase] = call + 1
             return call, phase
 
-        def before(args: tuple[Any, ...]) -> None:
+        def before(args: Args) -> None:
             if is_symbolic_call(args):
                 return
             x = first_tensor(args)
@@ -100,7 +101,7 @@ class ModuleCalls:
             if x is not None:
                 see_input(x, args, call, phase, observation)
 
-        def after(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def after(args: Args, kwargs: Kwargs, output: object) -> None:
             own = opened[get_ident()]
             if not own:
                 return  # attached in the middle of the call
@@ -116,7 +117,7 @@ class ModuleCalls:
                     see_input(x, inputs, call, phase, observation)
             see_output(output, call, phase, observation)
 
-        def at_once(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def at_once(args: Args, kwargs: Kwargs, output: object) -> None:
             if is_symbolic_call(args or (output,)):
                 return
             call, phase = counted()
@@ -130,15 +131,13 @@ class ModuleCalls:
                     read_input(x.detach(), call, phase)
             see_output(output, call, phase, None)
 
-        def see_input(
-            x: Tensor, inputs: tuple[Any, ...], call: int, phase: str, observation: Observation | None
-        ) -> None:
+        def see_input(x: Tensor, inputs: Args, call: int, phase: str, observation: Observation | None) -> None:
             if read_input is not None:
                 read_input(x.detach(), call, phase)
             if joint is not None and observation is not None:
                 joint.record_input(observation, x, inputs)
 
-        def see_output(output: Any, call: int, phase: str, observation: Observation | None) -> None:
+        def see_output(output: object, call: int, phase: str, observation: Observation | None) -> None:
             y = first_tensor(output)
             if read_output is not None and y is not None:
                 read_output(y.detach(), call, phase)
@@ -190,7 +189,7 @@ class ModuleCalls:
 
             return hook
 
-        def again(output: Any) -> None:
+        def again(output: object) -> None:
             y = first_tensor(output)
             if y is None or not y.requires_grad:
                 return

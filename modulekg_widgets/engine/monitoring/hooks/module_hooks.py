@@ -23,8 +23,8 @@ from modulekg_widgets.engine.monitoring.hooks.module_calls import ModuleCalls
 from modulekg_widgets.engine.monitoring.hooks.module_metric import ActiveMetrics, ModuleMetric
 from modulekg_widgets.engine.monitoring.hooks.observation import Observation, StepState, log_failure
 from modulekg_widgets.engine.torch_runtime.hooks import global_call_hooks
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass, is_compiler_loaded
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry, unwrapped
 
 # --------------------
 # Tracking of module paths: a module that is replaced during training is measured under the same path.

@@ -14,6 +14,7 @@ from torch import nn
 from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
 from modulekg_widgets.engine.monitoring.metric import STEP, NoValueError
+from modulekg_widgets.engine.torch_runtime.modules import main_weight, module_state
 from modulekg_widgets.engine.torch_runtime.private import (
     MODULES,
     PARAMETERS,
@@ -25,7 +26,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     transforms,
     version_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import main_weight, module_state
+from modulekg_widgets.engine.torch_runtime.pytree import Args
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.parallel import FlatPart
@@ -68,7 +69,7 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
     return own if own.numel() else None
 
 
-def first_tensor(values: Any, depth: int = 4) -> torch.Tensor | None:
+def first_tensor(values: object, depth: int = 4) -> torch.Tensor | None:
     """Returns the first measurable tensor in nested lists, tuples, dicts and dataclasses; None if there is none."""
     x = values[0] if type(values) is tuple and values else values
     if type(x) is _Tensor and x.dtype is torch.float32 and x.is_cpu and x.layout is torch.strided:
@@ -96,7 +97,7 @@ def is_measurable(tensor: torch.Tensor) -> bool:
     return type(tensor) in PLAIN_TYPES or not _is_fake(tensor)
 
 
-def is_symbolic_call(args: tuple[Any, ...]) -> bool:
+def is_symbolic_call(args: Args) -> bool:
     """True for a symbolic call: under a compiler, tracer or vmap, or on meta or fake tensors."""
     if transforms() is not None or tracing_state() is not None or _is_compiling():
         return True

@@ -91,7 +91,7 @@ class _cached(Generic[Result]):  # noqa: N801 - stands where `functools.cached_p
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, own: Any, owner: type | None = None) -> Result:
+    def __get__(self, own: object, owner: type | None = None) -> Result:
         if own is None:
             return self  # type: ignore[return-value] - the class shows the property itself
         made = own.__dict__[self._name] = self._make(own)

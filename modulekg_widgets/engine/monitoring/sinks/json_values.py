@@ -54,7 +54,9 @@ def parse_value(text: str) -> Any:
         raise RecordingError(f"no JSON ({printable(str(error))}): {printable(text)!r}") from error
 
 
-def checked_reading(module: Any, metric: Any, step: Any, value: Any, call: Any = 0, phase: Any = "train") -> Reading:
+def checked_reading(
+    module: object, metric: object, step: object, value: object, call: object = 0, phase: object = "train"
+) -> Reading:
     """Returns a reading from parsed parts; raises `RecordingError` for invalid ones."""
     if type(module) is not str or type(metric) is not str:
         raise RecordingError(f"the module and the metric are texts, not {described(module)} and {described(metric)}")
@@ -67,13 +69,13 @@ def checked_reading(module: Any, metric: Any, step: Any, value: Any, call: Any =
     return Reading(module, metric, step, _value(value), call, phase)
 
 
-def described(found: Any) -> str:
+def described(found: object) -> str:
     """Returns a value from a file, for a message."""
     text = repr(found) if isinstance(found, str | int | float | bool | None) else f"a {type(found).__name__}"
     return printable(text)
 
 
-def _value(found: Any) -> Value:
+def _value(found: object) -> Value:
     if type(found) is float and math.isfinite(found):
         return found
     if isinstance(found, list):
@@ -89,7 +91,7 @@ def _vector(found: list[Any]) -> np.ndarray:
     return np.array(found, np.float64)
 
 
-def _number(found: Any) -> float:
+def _number(found: object) -> float:
     if type(found) is str and found in SPECIAL_NUMBERS:
         return SPECIAL_NUMBERS[found]
     if type(found) is not float and type(found) is not int:

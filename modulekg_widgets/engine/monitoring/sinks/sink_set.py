@@ -34,7 +34,7 @@ class SinkSet:
             continue_file(path, start)
         return start
 
-    def add(self, target: Any) -> None:
+    def add(self, target: object) -> None:
         """Add a sink; it gets all rows, unless it is the resumed file."""
         self._send_to(target, is_continued=self._resumed is not None and self._has_recorded_rows(target))
         self._targets.append(target)
@@ -57,12 +57,12 @@ class SinkSet:
         if delivery is not None:
             delivery.close()
 
-    def _has_recorded_rows(self, target: Any) -> bool:
+    def _has_recorded_rows(self, target: object) -> bool:
         """True if a target already has the rows of the resumed file: it is that file, or no file."""
         assert self._resumed is not None
         return not isinstance(target, str | os.PathLike) or Path(target).resolve() == self._resumed.resolve()
 
-    def _send_to(self, target: Any, is_continued: bool) -> None:
+    def _send_to(self, target: object, is_continued: bool) -> None:
         if self._is_sender and self._threads is not None:
             sink = open_sink(target, self._name, append=is_continued)
             self._threads.add(sink, len(self._history) if is_continued else 0)

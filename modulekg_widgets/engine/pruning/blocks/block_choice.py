@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.pruning.blocks.block_scoring import block_scores
@@ -17,7 +16,7 @@ _EXPECTED = 'pass a number, as blocks=4, a share, as blocks=0.25, or paths of gr
 
 
 def chosen_blocks(
-    graph: Dataflow, wanted: Any, importance: Any, whole_layers: bool = False, protected: Sequence[str] = ()
+    graph: Dataflow, wanted: object, importance: object, whole_layers: bool = False, protected: Sequence[str] = ()
 ) -> list[ResidualBlock]:
     """The blocks to remove, in forward order; with `whole_layers` a number or share counts blocks of containers.
 
@@ -90,8 +89,9 @@ def _count(wanted: float | int, of: int) -> int:
     return max(1, int(of * wanted + 1e-9))
 
 
-def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Any) -> list[ResidualBlock]:
+def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Sequence[object]) -> list[ResidualBlock]:
     by_path = {block.path: block for block in known}
+    paths = []
     for path in wanted:
         if not isinstance(path, str):
             raise CutError(f"blocks has {printable(repr(path))} in it: {_EXPECTED}")
@@ -100,7 +100,8 @@ def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Any) -> list[Res
             raise UnknownPathError(
                 f"blocks: {printable(path)!r} {what}: {closest_match_hint(path, by_path)}; graph.blocks() lists all"
             )
-    if not wanted:
+        paths.append(path)
+    if not paths:
         raise CutError(f"blocks is empty: {_EXPECTED}")
-    kept = set(outermost_paths(wanted))
+    kept = set(outermost_paths(paths))
     return [block for block in known if block.path in kept]

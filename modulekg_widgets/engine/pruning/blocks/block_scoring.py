@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +15,17 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.blocks.influence import BlockInfluence
 from modulekg_widgets.engine.pruning.importance.calibration import Calibration, ParameterPairs, parameters_with_data
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, Random
+from modulekg_widgets.engine.pruning.importance.importance import Criterion
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
 from modulekg_widgets.engine.pruning.importance.scoring import criterion_of
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock, block_parameters
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 Tensor = torch.Tensor
+BlockScorer = Callable[[Criterion, Dataflow, Sequence[ResidualBlock]], dict[str, float]]
 
 
-def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: Any) -> dict[str, float]:
+def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: object) -> dict[str, float]:
     """The importance of each block by its path; larger is more important.
 
     A criterion may have a method `block_scores(graph, blocks)`; of the built-in ones those know that are named below.
@@ -34,60 +35,59 @@ def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: A
     own = getattr(criterion, "block_scores", None)
     known = next((scores for kind, scores in _SCORERS.items() if isinstance(criterion, kind)), None)
     if callable(own):
-        found: Any = own(graph, blocks)
+        values = own(graph, blocks)
     elif known is not None:
-        found = known(criterion, graph, blocks)
+        values = known(criterion, graph, blocks)
     else:
         raise CutError(
             f"importance {printable(repr(importance))} says nothing of whole blocks: pass "
             'mk.pruning.BlockInfluence(batches), mk.pruning.Taylor(batches, loss), "l1", "l2" or "random", or name the '
             'blocks, as blocks=["layers.3"]'
         )
-    wrong = next((block.path for block in blocks if not _is_number(found, block.path)), None)
-    if wrong is not None:
-        raise CutError(
-            f"importance {printable(repr(importance))} gave no finite number for the block {printable(wrong)!r}"
-        )
-    return {block.path: float(found[block.path]) for block in blocks}
+    scores = {}
+    for block in blocks:
+        value = values.get(block.path) if isinstance(values, Mapping) else None
+        if not isinstance(value, float | int | np.number) or not math.isfinite(float(value)):
+            raise CutError(
+                f"importance {printable(repr(importance))} gave no finite number for the block "
+                f"{printable(block.path)!r}"
+            )
+        scores[block.path] = float(value)
+    return scores
 
 
-def _is_number(found: Any, path: str) -> bool:
-    value = found.get(path) if isinstance(found, Mapping) else None
-    return isinstance(value, float | int | np.number) and math.isfinite(float(value))
-
-
-def _mean_over_weights(
-    of: Callable[[Tensor], Tensor],
-) -> Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, float]]:
+def _mean_over_weights(of: Callable[[Tensor], Tensor]) -> BlockScorer:
     """The mean over all weights of a block."""
 
-    def scores(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
+    def scores(criterion: Criterion, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
         live = parameters_with_data(graph, "importance")
-        found = {}
+        means = {}
         for block in blocks:
             own = [live[node].detach() for node in block_parameters(graph, block)]
             total = sum(float(of(weight.abs().double()).sum()) for weight in own)
-            found[block.path] = total / max(sum(weight.numel() for weight in own), 1)
-        return found
+            means[block.path] = total / max(sum(weight.numel() for weight in own), 1)
+        return means
 
     return scores
 
 
-def _random(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
+def _random(criterion: Criterion, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
+    assert isinstance(criterion, Random)
     draws = np.random.default_rng(criterion.seed).random(len(blocks))
     return {block.path: float(draw) for block, draw in zip(blocks, draws, strict=True)}
 
 
-def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
+def _first_order(criterion: Criterion, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
     """The sum of |w·∂L/∂w| over all weights of a block, as of an index."""
+    assert isinstance(criterion, Taylor)
     live = parameters_with_data(graph, "importance 'taylor'")
     sums = dict.fromkeys(live, 0.0)
 
-    def take(found: ParameterPairs) -> None:
-        for node, (weight, gradient) in found.items():
+    def take(pairs: ParameterPairs) -> None:
+        for node, (weight, gradient) in pairs.items():
             sums[node] += float((weight.double() * gradient.double()).abs().sum())
 
-    if criterion.batches is None:
+    if criterion.batches is None or criterion.loss is None:
         take({node: (weight.detach(), weight.grad) for node, weight in live.items() if weight.grad is not None})
         if not any(sums.values()):
             raise CutError(
@@ -100,7 +100,7 @@ def _first_order(criterion: Any, graph: Dataflow, blocks: Sequence[ResidualBlock
     return {block.path: sum(sums[node] for node in block_parameters(graph, block)) / count for block in blocks}
 
 
-_SCORERS: dict[type, Callable[[Any, Dataflow, Sequence[ResidualBlock]], dict[str, float]]] = {
+_SCORERS: dict[type, BlockScorer] = {
     L1: _mean_over_weights(lambda weight: weight),
     L2: _mean_over_weights(lambda weight: weight.square()),
     Random: _random,
@@ -124,24 +124,16 @@ class BlockScores(NamedTuple):
     scores: dict[str, float]
 
 
-def editor_block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], batches: Iterable[Any] | None) -> BlockScores:
+def editor_block_scores(
+    graph: Dataflow, blocks: Sequence[ResidualBlock], batches: Iterable[object] | None
+) -> BlockScores:
     """Block influence on the first batches, else the mean square of the weights; larger is more important."""
-    ways: list[tuple[str, Any]] = [(WEIGHTS, WEIGHTS)]
+    importances: list[tuple[str, Callable[[], object]]] = [(WEIGHTS, lambda: WEIGHTS)]
     if batches is not None:
-        ways.insert(0, (INFLUENCE, BlockInfluence(_FirstBatches(batches))))
-    for name, importance in ways if blocks else ():
+        importances.insert(0, (INFLUENCE, lambda: BlockInfluence(list(itertools.islice(batches, MAX_BATCHES)))))
+    for name, make in importances if blocks else ():
         try:
-            return BlockScores(name, block_scores(graph, blocks, importance))
+            return BlockScores(name, block_scores(graph, blocks, make()))
         except Exception as error:  # noqa: BLE001 - whatever data of the user raise: it is asked for by nobody yet
             log.debug("no %s of blocks: %s", name, error)
     return BlockScores("", {})
-
-
-@dataclass(frozen=True)
-class _FirstBatches:
-    """The first batches of an iterable."""
-
-    batches: Iterable[Any]
-
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(iter(self.batches), MAX_BATCHES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.terms.algebra import Term
@@ -18,7 +19,7 @@ from modulekg_widgets.engine.residuals.additions import source_value
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
@@ -50,14 +51,14 @@ class BlockInfluence(Criterion):
     """
 
     def __init__(
-        self, batches: Iterable[Any] | None = None, widths: Any = "l2", *, training: bool | None = None
+        self, batches: Iterable[object] | None = None, widths: object = "l2", *, training: bool | None = None
     ) -> None:
         check_batches(batches)
         self.batches = batches
         self.widths = widths
         self.training = training
 
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, object]:
         return score(axes, terms, self.widths)
 
     def block_scores(self, graph: Dataflow, blocks: Sequence[ResidualBlock]) -> dict[str, float]:
@@ -91,22 +92,21 @@ class BlockInfluence(Criterion):
         """
         parameters_with_data(graph, "block influence")
         ends = [
-            _BlockEnds(_locate_value(graph, block.source, block), _locate_value(graph, block.result, block))
-            for block in blocks
+            (_locate_value(graph, block.source, block), _locate_value(graph, block.result, block)) for block in blocks
         ]
-        listener = _ValueRecorder(graph, {tap for end in ends for tap in end})
+        recorder = _ValueRecorder(graph, {location for pair in ends for location in pair})
         sums, counts = [0.0] * len(blocks), [0] * len(blocks)
 
         @contextmanager
-        def watch(stage: Sandbox) -> Iterator[None]:
-            with listener.recording(stage):
+        def watch(sandbox: Sandbox) -> Iterator[None]:
+            with recorder.recording(sandbox):
                 yield
-            for at, end in enumerate(ends):
-                if end.before in listener.values and end.after in listener.values:
-                    cosines = _cosines(listener.values[end.before], listener.values[end.after])
+            for at, (start, end) in enumerate(ends):
+                if start in recorder.values and end in recorder.values:
+                    cosines = _cosines(recorder.values[start], recorder.values[end])
                     sums[at] += float((1 - cosines).sum())
                     counts[at] += cosines.numel()
-            listener.values.clear()
+            recorder.values.clear()
 
         Calibration(graph, self.batches, self.training).run(watch)
         missing = next((block.path for block, count in zip(blocks, counts, strict=True) if not count), None)
@@ -130,11 +130,6 @@ class ValueLocation(NamedTuple):
     at: int
 
 
-class _BlockEnds(NamedTuple):
-    before: ValueLocation
-    after: ValueLocation
-
-
 def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> ValueLocation:
     """The first module call that takes or returns a value, or a view of it."""
     wanted = source_value(node)
@@ -152,24 +147,24 @@ def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Valu
 class _ValueRecorder:
     """Records the values at some locations during one forward pass."""
 
-    def __init__(self, graph: Dataflow, taps: set[ValueLocation]) -> None:
+    def __init__(self, graph: Dataflow, locations: set[ValueLocation]) -> None:
         self.graph = graph
         self.values: dict[ValueLocation, Tensor] = {}
         self._wanted: dict[tuple[str, int], list[ValueLocation]] = {}
-        for tap in taps:
-            self._wanted.setdefault((tap.path, tap.number), []).append(tap)
+        for location in locations:
+            self._wanted.setdefault((location.path, location.number), []).append(location)
 
     @contextmanager
-    def recording(self, stage: Sandbox) -> Iterator[None]:
+    def recording(self, sandbox: Sandbox) -> Iterator[None]:
         """Record the module calls of a sandbox."""
-        paths = {tap[0] for tap in self._wanted}
-        self._paths = {id(stage.of(self.graph.modules[path].module)): path for path in paths}
+        paths = {path for path, _ in self._wanted}
+        self._paths = {id(sandbox.of(self.graph.modules[path].module)): path for path in paths}
         self._numbers = dict.fromkeys(paths, 0)
-        self._open: list[tuple[Any, int]] = []
-        with module_call_hooks(stage.copies, self._on_call, self._on_return):
+        self._open: list[tuple[nn.Module, int]] = []
+        with module_call_hooks(sandbox.copies, self._on_call, self._on_return):
             yield
 
-    def _on_call(self, module: Any, args: Any) -> None:
+    def _on_call(self, module: nn.Module, args: Args) -> None:
         path = self._paths.get(id(module))
         if path is None:
             return
@@ -178,7 +173,7 @@ class _ValueRecorder:
         self._open.append((module, number))
         self._record(path, number, False, tensors(args))  # now, for it may be written
 
-    def _on_return(self, module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+    def _on_return(self, module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
         path = self._paths.get(id(module))
         if path is None or not self._open:
             return
@@ -186,9 +181,9 @@ class _ValueRecorder:
         self._record(path, number, False, [*tensors(args), *tensors(kwargs)])
         self._record(path, number, True, tensors(output))
 
-    def _record(self, path: str, number: int, is_output: bool, found: Iterable[tuple[str, Tensor]]) -> None:
-        wanted = [tap for tap in self._wanted.get((path, number), ()) if tap.is_output == is_output]
-        every = [tensor for _, tensor in found] if wanted else []
-        for tap in wanted:
-            if tap.at < len(every) and tap not in self.values:
-                self.values[tap] = every[tap.at].detach().clone()
+    def _record(self, path: str, number: int, is_output: bool, named: Iterable[tuple[str, Tensor]]) -> None:
+        wanted = [each for each in self._wanted.get((path, number), ()) if each.is_output == is_output]
+        every = [tensor for _, tensor in named] if wanted else []
+        for location in wanted:
+            if location.at < len(every) and location not in self.values:
+                self.values[location] = every[location.at].detach().clone()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from modulekg_widgets.engine.errors import PlanFileError, printable
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.residuals.module_removal import ModuleRemoval, MovedModule, RemovedModule
 from modulekg_widgets.engine.residuals.stand_ins import ARGUMENT, LIST, OUTPUT, TUPLE, Argument, Placeholder, Result
 
@@ -15,7 +15,7 @@ MAX_PARTS = 1_000  # of one
 MAX_SIZE = 1 << 40
 
 
-def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[str, Any]:
+def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> JsonObject:
     """The JSON entries for removed modules in a plan file."""
     return {
         "blocks": list(blocks),
@@ -31,7 +31,7 @@ def removal_document(blocks: tuple[str, ...], removal: ModuleRemoval) -> dict[st
     }
 
 
-def parse_removal(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ModuleRemoval]:
+def parse_removal(document: Mapping[str, object]) -> tuple[tuple[str, ...], ModuleRemoval]:
     """The block paths and the removal of a plan file; raises `PlanFileError` for any other content."""
     blocks = tuple(_path(path) for path in _list(document.get("blocks"), "blocks"))
     modules = tuple(_module(entry) for entry in _list(document.get("removed"), "removed"))
@@ -50,7 +50,7 @@ def parse_removal(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ModuleR
 # ----------------------------------------------------------------- stand-ins
 
 
-def _placeholder_document(placeholder: Placeholder) -> dict[str, Any]:
+def _placeholder_document(placeholder: Placeholder) -> JsonObject:
     return {
         "zeros": placeholder.gives_zeros,
         "argument": [placeholder.argument.position, placeholder.argument.keyword],
@@ -58,24 +58,25 @@ def _placeholder_document(placeholder: Placeholder) -> dict[str, Any]:
     }
 
 
-def _result_document(result: Result) -> Any:
+def _result_document(result: Result) -> JsonValue:
     return [_result_document(part) if isinstance(part, tuple) else part for part in result] if isinstance(
         result, tuple) else result  # fmt: skip
 
 
-def _module(entry: Any) -> RemovedModule:
+def _module(entry: JsonValue) -> RemovedModule:
     if not isinstance(entry, dict):
         raise PlanFileError("a removed module is no object")
     path, value = _path(entry.get("path")), entry.get("stand_in")
     if value is None:
         return RemovedModule(path)
-    if not isinstance(value, dict) or not isinstance(value.get("zeros"), bool):
+    gives_zeros = value.get("zeros") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(gives_zeros, bool):
         raise PlanFileError(f"what stands for {printable(path)} is neither zeros nor its input")
     argument = Argument(*_argument(_list(value.get("argument"), "argument")))
-    return RemovedModule(path, Placeholder(value["zeros"], argument, _result(value.get("result"), 0)))
+    return RemovedModule(path, Placeholder(gives_zeros, argument, _result(value.get("result"), 0)))
 
 
-def _moved_module(entry: Any) -> MovedModule:
+def _moved_module(entry: JsonValue) -> MovedModule:
     paths = _list(entry, "a module that moves")
     if len(paths) != 2:
         raise PlanFileError("a module that moves has not two paths")
@@ -83,22 +84,20 @@ def _moved_module(entry: Any) -> MovedModule:
     return MovedModule(path, owner)
 
 
-def _argument(value: list[Any]) -> tuple[int | None, str | None]:
+def _argument(value: list[JsonValue]) -> tuple[int | None, str | None]:
     if len(value) != 2:
         raise PlanFileError("an argument has a position and a keyword")
     position, keyword = value
-    is_position = position is None or (type(position) is int and 0 <= position <= MAX_SIZE)
-    is_keyword = keyword is None or (
-        isinstance(keyword, str) and keyword.isidentifier() and len(keyword) <= MAX_NAME_LENGTH
-    )
-    if not is_position or not is_keyword or (position is None) == (keyword is None):
-        raise PlanFileError("an argument is named by a position or a keyword")
-    return position, keyword
+    if type(position) is int and 0 <= position <= MAX_SIZE and keyword is None:
+        return position, None
+    if isinstance(keyword, str) and keyword.isidentifier() and len(keyword) <= MAX_NAME_LENGTH and position is None:
+        return None, keyword
+    raise PlanFileError("an argument is named by a position or a keyword")
 
 
-def _result(value: Any, depth: int) -> Result:
+def _result(value: JsonValue, depth: int) -> Result:
     if value is None or value == OUTPUT:
-        return value
+        return None if value is None else OUTPUT
     parts = _list(value, "a result")
     if depth == MAX_DEPTH or not parts or len(parts) > MAX_PARTS:
         raise PlanFileError("a result is nested too deep, or empty")
@@ -113,18 +112,18 @@ def _result(value: Any, depth: int) -> Result:
 # ---------------------------------------------------------------- attributes
 
 
-def _attribute(path: Any) -> str:
+def _attribute(path: JsonValue) -> str:
     name = _path(path)
     if any(part.startswith("__") for part in name.split(".")):
         raise PlanFileError(f"{printable(name)} is no attribute that holds a count")
     return name
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: JsonValue) -> JsonValue:
     return {"tuple": list(value)} if isinstance(value, tuple) else value
 
 
-def _pair(path: str, pair: Any) -> tuple[Any, Any]:
+def _pair(path: str, pair: JsonValue) -> tuple[JsonValue, JsonValue]:
     both = _list(pair, path)
     if len(both) != 2:
         raise PlanFileError(f"{printable(path)} has not two values")
@@ -134,7 +133,7 @@ def _pair(path: str, pair: Any) -> tuple[Any, Any]:
     return before, after
 
 
-def _value(value: Any) -> Any:
+def _value(value: JsonValue) -> JsonValue:
     """A count, a flag, or a list by layer of counts, flags or text."""
     if type(value) is bool or (type(value) is int and 0 <= value <= MAX_SIZE):
         return value
@@ -143,7 +142,7 @@ def _value(value: Any) -> Any:
     return _parts(value)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: JsonValue) -> list[JsonValue]:
     parts = _list(value, "a list by layer")
     for part in parts:
         if type(part) is str and len(part) <= MAX_NAME_LENGTH:
@@ -156,13 +155,13 @@ def _parts(value: Any) -> list[Any]:
 # --------------------------------------------------------------------- parts
 
 
-def _path(value: Any) -> str:
+def _path(value: JsonValue) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH or not all(value.split(".")):
         raise PlanFileError("a path is no text, or has empty parts")
     return value
 
 
-def _list(value: Any, name: str) -> list[Any]:
+def _list(value: object, name: str) -> list[JsonValue]:
     if not isinstance(value, list):
         raise PlanFileError(f"{printable(name)} is no list")
     return value

@@ -11,7 +11,6 @@ sliced one by one and nothing is kept, which saves memory. `plan.cut` calls it t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,9 +25,16 @@ from modulekg_widgets.engine.pruning.cut.copy_cuts import (
     tensors_by_model_name,
 )
 from modulekg_widgets.engine.pruning.cut.derived_state import derived_states, recomputed_values
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit, TensorTarget, locate_tensors
+from modulekg_widgets.engine.pruning.cut.edits import (
+    Edits,
+    NewValue,
+    TensorEdit,
+    TensorTarget,
+    locate_tensors,
+    tensors_with_names,
+)
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers, OptimizerState, named_optimizers
-from modulekg_widgets.engine.pruning.cut.receipt import FinalReceipt, Receipt, sample_weights
+from modulekg_widgets.engine.pruning.cut.receipt import Children, FinalReceipt, Receipt, ReceiptPart, sample_weights
 from modulekg_widgets.engine.pruning.cut.receipt_parts import (
     ComputedTensor,
     EditedAttributes,
@@ -48,7 +54,7 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import named_registere
 # -------------------- Modules that a cut removes from a model, and the placeholders in their positions
 
 
-class RemovedModules:
+class RemovedModules(ReceiptPart):
     """The children of modules that lose some; removed modules are kept for undo."""
 
     def __init__(self, walked: Walk, removal: ModuleRemoval) -> None:
@@ -57,8 +63,7 @@ class RemovedModules:
         self._owners = [owners[id(each.state)] for each in self._changed]
 
     @property
-    def children(self) -> dict[int, dict[str, Any]]:
-        """The children of the modules before the cut, by module identity."""
+    def children(self) -> Children:
         return {id(owner): each.before for owner, each in zip(self._owners, self._changed, strict=True)}
 
     def cut(self) -> Iterator[Write]:
@@ -82,19 +87,12 @@ class RemovedModules:
 Values = Mapping[str, NewValue]  # what tensors hold once they are cut, by name
 
 
-class CopyToCut(NamedTuple):
-    """A copy of the model to cut, and the new values of its tensors."""
-
-    target: CopyTarget
-    values: Values
-
-
 def cut(
     model: nn.Module,
     edits: Edits,
     optimizer: Optimizers | None = None,
     values: Values | None = None,
-    copies: Sequence[CopyToCut] = (),
+    copies: Sequence[CopyTarget] = (),
     undo: bool = True,
 ) -> Receipt:
     """Slice every tensor of `edits` in place, set the attributes, and cut the state of each optimizer alike.
@@ -108,29 +106,29 @@ def cut(
     """
     walked = walk(model)
     refuse_in_use(walked.modules)  # a gradient that is read while a backward pass writes it ends the process
-    found, computed, changed = _cut_parts(walked, edits, values or {})
+    targets, computed, changed = _cut_parts(walked, edits, values or {})
     optimizers = named_optimizers(optimizer)
     if optimizers:
         of_model = [held.tensor for held in named_registered_tensors(walked, walked.all_paths())]
-        edited, gone = {place.tensor: place.edit for place in found}, _removed_tensors(walked, edits)
-        changed += [OptimizerState(each, edited, of_model, gone, which) for which, each in optimizers]
+        edited, removed = {target.tensor: target.edit for target in targets}, _removed_tensors(walked, edits)
+        changed += [OptimizerState(each, edited, of_model, removed, which) for which, each in optimizers]
     modules = list(walked.modules)
     for at, each in enumerate(copies):
         with copy_error_context(at):
             changed.append(_cut_copy(each, edits, walked))
-        modules += walk(each.target.inner).modules if isinstance(each.target.inner, nn.Module) else []
-    title = _receipt_title(found, edits, len(copies))
+        modules += walk(each.inner).modules if isinstance(each.inner, nn.Module) else []
+    title = _receipt_title(targets, edits, len(copies))
     if not undo:
         receipt: Receipt = FinalReceipt(model, (), title, edits)
-        receipt.samples = sample_weights(found)
+        receipt.samples = sample_weights(targets)
         return _cut_without_undo(changed, receipt, modules)
-    receipt = Receipt(model, [*changed, UncutTensors(walked, found, computed)], title, edits)
-    receipt.samples = sample_weights(found)
+    receipt = Receipt(model, [*changed, UncutTensors(walked, targets, computed)], title, edits)
+    receipt.samples = sample_weights(targets)
     writes = [write for part in changed for write in part.cut()]  # complete before the first of them
     return commit(writes, receipt, modules)
 
 
-def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
+def _cut_without_undo(changed: Sequence[ReceiptPart], receipt: Receipt, modules: Sequence[nn.Module]) -> Receipt:
     """Cut small state all or nothing, then the weights one by one."""
     weights = [part for part in changed if isinstance(part, EditedTensors)]
     last = [part for part in changed if isinstance(part, RecurrentWeights)]
@@ -151,32 +149,33 @@ def _cut_without_undo(changed: Sequence[Any], receipt: Receipt, modules: Sequenc
     return receipt
 
 
-def _cut_copy(to_cut: CopyToCut, edits: Edits, model: Walk) -> CutCopy | CutDict:
-    inner, whole = to_cut.target
+def _cut_copy(target: CopyTarget, edits: Edits, model: Walk) -> CutCopy | CutDict:
+    inner, wrapper, values = target
     if not isinstance(inner, nn.Module):
         own = tensors_by_model_name(inner)
-        derived = recomputed_values(model, edits, to_cut.values, own)
-        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **to_cut.values})
-    found, computed, parts = _cut_parts(walk(inner), edits, to_cut.values)
-    return CutCopy(inner, parts, whole, UncutTensors(walk(whole), found, computed))
+        derived = recomputed_values(model, edits, values, own)
+        return CutDict(inner, edits, {**{name: new for name, new in derived.items() if name in own}, **values})
+    targets, computed, parts = _cut_parts(walk(inner), edits, values)
+    whole = inner if wrapper is None else wrapper
+    return CutCopy(inner, parts, whole, UncutTensors(walk(whole), targets, computed))
 
 
 def _cut_parts(
     walked: Walk, edits: Edits, values: Values
-) -> tuple[list[TensorTarget], list[ComputedTensor], list[Any]]:
+) -> tuple[list[TensorTarget], list[ComputedTensor], list[ReceiptPart]]:
     """The edited tensors, the tensors computed from them, and all receipt parts of one model."""
     layers = layers_to_flatten(walked, locate_tensors(walked, edits))
     values = {**recomputed_values(walked, edits, values), **values}
     whole = [*flattening_edits(walked, layers, edits), *_value_only_edits(walked, edits, values)]
     known = {name: edit for edit in whole for name in edit.names}  # a weight may be moved and get a new value
-    found = locate_tensors(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
-    derived = derived_states(walked, {name for place in found for name in place.edit.names})
-    computed = computed_tensors(found, derived, values)
-    tables = [place for place in found if place.attribute_locations]
+    targets = locate_tensors(walked, Edits((*edits.tensors, *dict.fromkeys(known.values()))))
+    derived = derived_states(walked, {name for target in targets for name in target.edit.names})
+    computed = computed_tensors(targets, derived, values)
+    tables = [target for target in targets if target.attribute_locations]
     attributes = EditedAttributes(walked, edits)
     changed = [
         EditedTensors(
-            (place for place in found if place.tensor.grad_fn is None and not place.attribute_locations),
+            (target for target in targets if target.tensor.grad_fn is None and not target.attribute_locations),
             values,
             derived,
         ),
@@ -186,34 +185,25 @@ def _cut_parts(
         RecurrentWeights(layers),
         RemovedModules(walked, edits.removal),
     ]
-    return found, computed, changed
+    return targets, computed, changed
 
 
 def _value_only_edits(walked: Walk, edits: Edits, values: Values) -> Iterable[TensorEdit]:
     """Edits that keep all positions of tensors that get a new value only."""
     others = values.keys() - {name for edit in edits.tensors for name in edit.names}
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()) if others else ():
-        names.setdefault(id(held.tensor), []).append(held.name)
-        tensors[id(held.tensor)] = held.tensor
-    for key, every in names.items():
-        if not others.isdisjoint(every):
-            yield TensorEdit(tuple(every), tuple(tensors[key].shape), {})
+    for tensor, names in tensors_with_names(walked) if others else ():
+        if not others.isdisjoint(names):
+            yield TensorEdit(names, tuple(tensor.shape), {})
 
 
 def _removed_tensors(walked: Walk, edits: Edits) -> list[torch.Tensor]:
     """The tensors that belong only to removed modules."""
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()) if edits.removal else ():
-        names.setdefault(id(held.tensor), []).append(held.name)
-        tensors[id(held.tensor)] = held.tensor
-    return [tensors[key] for key, every in names.items() if edits.removal.removes_all(every)]
+    every = tensors_with_names(walked) if edits.removal else []
+    return [tensor for tensor, names in every if edits.removal.removes_all(names)]
 
 
-def _receipt_title(found: Sequence[TensorTarget], edits: Edits, copies: int) -> str:
-    tables = sum(bool(place.attribute_locations) for place in found)
+def _receipt_title(targets: Sequence[TensorTarget], edits: Edits, copies: int) -> str:
+    tables = sum(bool(target.attribute_locations) for target in targets)
     plain = f" ({tables} in plain attributes, which no state_dict has)" if tables else ""
     also = f", also in {copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
     modules = f", {len(edits.removal.modules)} modules removed" if edits.removal else ""

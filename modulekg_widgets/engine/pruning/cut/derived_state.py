@@ -10,7 +10,7 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, slicer
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -26,7 +27,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     SpectralParametrization,
     matrix_of_spectral,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Tensor = torch.Tensor
@@ -46,7 +46,7 @@ class DerivedState(NamedTuple):
     recompute: Callable[
         [Lookup], dict[str, Tensor]
     ]  # what they hold for other weights; nothing where that is not known
-    recompute_attribute: Callable[[Lookup], tuple[dict[str, Any], str, Tensor]] | None = (
+    recompute_attribute: Callable[[Lookup], tuple[Attributes, str, Tensor]] | None = (
         None  # a plain attribute that follows
     )
 
@@ -55,8 +55,8 @@ def derived_states(walked: Walk, changed: Collection[str]) -> list[DerivedState]
     """The derived states that depend on any of the tensors named in `changed`."""
     if not changed:
         return []
-    found = (each for path, index in walked.all_paths() for each in _states_of_module(walked, path, index))
-    return [each for each in found if any(name in changed for name in each.weights)]
+    states = (each for path, index in walked.all_paths() for each in _states_of_module(walked, path, index))
+    return [each for each in states if any(name in changed for name in each.weights)]
 
 
 def recomputed_values(
@@ -77,11 +77,11 @@ def recomputed_values(
 
 def recompute_buffers(states: Iterable[DerivedState], value_of: Lookup) -> dict[str, NewValue]:
     """The new values of derived buffers, for the tensors that `value_of` returns."""
-    found: dict[str, Tensor] = {}
+    buffers: dict[str, Tensor] = {}
     with torch.inference_mode(False), torch.no_grad():
         for state in states:
-            found.update(state.recompute(lambda name: found[name] if name in found else value_of(name)))
-    return {name: NewValue(tensor, is_sum=False) for name, tensor in found.items()}
+            buffers.update(state.recompute(lambda name: buffers[name] if name in buffers else value_of(name)))
+    return {name: NewValue(tensor, is_sum=False) for name, tensor in buffers.items()}
 
 
 def _tensors_after_cut(
@@ -114,7 +114,7 @@ def _states_of_module(walked: Walk, path: str, index: int) -> Iterator[DerivedSt
 # ---------------------------------------------------------------- spectral norms
 
 
-def _spectral_norm_state(hook: Any, state: dict[str, Any], prefix: str) -> DerivedState:
+def _spectral_norm_state(hook: SpectralNorm, state: Attributes, prefix: str) -> DerivedState:
     """The state of `torch.nn.utils.spectral_norm`."""
     names = tuple(f"{prefix}{hook.name}_{end}" for end in ("orig", "u", "v"))
     return DerivedState(
@@ -122,15 +122,15 @@ def _spectral_norm_state(hook: Any, state: dict[str, Any], prefix: str) -> Deriv
     )
 
 
-def _recompute_by_hook(hook: Any, names: tuple[str, ...], value_of: Lookup) -> dict[str, Tensor]:
+def _recompute_by_hook(hook: SpectralNorm, names: tuple[str, ...], value_of: Lookup) -> dict[str, Tensor]:
     weight, u, v = names
-    found = singular_vectors(hook.reshape_weight_to_matrix(value_of(weight)), value_of(u))
-    return {} if found is None else dict(zip((u, v), found, strict=True))
+    vectors = singular_vectors(hook.reshape_weight_to_matrix(value_of(weight)), value_of(u))
+    return {} if vectors is None else dict(zip((u, v), vectors, strict=True))
 
 
 def _normalised_weight(
-    hook: Any, names: tuple[str, ...], state: dict[str, Any], value_of: Lookup
-) -> tuple[dict[str, Any], str, Tensor]:
+    hook: SpectralNorm, names: tuple[str, ...], state: Attributes, value_of: Lookup
+) -> tuple[Attributes, str, Tensor]:
     weight, u, v = map(value_of, names)
     return state, hook.name, weight / torch.dot(u, torch.mv(hook.reshape_weight_to_matrix(weight), v))
 
@@ -176,11 +176,13 @@ def _by_subspace_iteration(matrix: Tensor, before: Tensor) -> tuple[Tensor, Tens
 # ------------------------------------------------------------- parametrizations
 
 
-def _parametrization_state(listed: ParametrizationList, state: dict[str, Any], prefix: str) -> Iterator[DerivedState]:
+def _parametrization_state(listed: ParametrizationList, state: Attributes, prefix: str) -> Iterator[DerivedState]:
     """The state of all parametrizations of one tensor, each of which takes what the one before gives."""
     originals = [f"{prefix}{name}" for name in registered_tensors(state) if name.startswith("original")]
     modules = [(f"{prefix}{at}.", module) for at, module in enumerate(listed)]
-    buffers = tuple(f"{place}{name}" for place, module in modules for name in module_state(module)[BUFFERS])
+    buffers = tuple(
+        f"{inner_prefix}{name}" for inner_prefix, module in modules for name in module_state(module)[BUFFERS]
+    )
     if not buffers or not originals:
         return
 
@@ -191,32 +193,36 @@ def _recompute_in_order(
     modules: list[tuple[str, nn.Module]], originals: list[str], value_of: Lookup
 ) -> dict[str, Tensor]:
     """The buffers of parametrizations, of which each takes what the one before gives."""
-    found: dict[str, Tensor] = {}
-    given = [value_of(name) for name in originals]
+    buffers: dict[str, Tensor] = {}
+    inputs = [value_of(name) for name in originals]
+
+    def now(name: str) -> Tensor:
+        return buffers[name] if name in buffers else value_of(name)
+
     try:
-        for place, module in modules:
-            found.update(_recomputed_buffers(module, place, given, value_of))
-            own = _copy_with_new_tensors(module, place, lambda name: found[name] if name in found else value_of(name))
-            given = [own.eval()(*given)]
+        for prefix, module in modules:
+            buffers.update(_recomputed_buffers(module, prefix, inputs, value_of))
+            own = _copy_with_new_tensors(module, prefix, now)
+            inputs = [own.eval()(*inputs)]
     except Exception as error:  # noqa: BLE001 - code of the user's
         log.debug("the parametrizations of %s do not run by themselves: %s", originals[0], error)
-    return found
+    return buffers
 
 
-def _recomputed_buffers(module: nn.Module, place: str, given: list[Tensor], value_of: Lookup) -> dict[str, Tensor]:
+def _recomputed_buffers(module: nn.Module, prefix: str, inputs: list[Tensor], value_of: Lookup) -> dict[str, Tensor]:
     """The buffers of one parametrization, recomputed for the given weight."""
-    if any(tensor.is_meta for tensor in given):
+    if any(tensor.is_meta for tensor in inputs):
         return {}
-    own = _copy_with_new_tensors(module, place, value_of)
+    own = _copy_with_new_tensors(module, prefix, value_of)
     if isinstance(module, SpectralParametrization):
-        if given[0].dim() < 2:
+        if inputs[0].dim() < 2:
             return {}
-        found = singular_vectors(matrix_of_spectral(own)(given[0]), value_of(f"{place}_u"))
-        return {} if found is None else {f"{place}_u": found[0], f"{place}_v": found[1]}
-    return {f"{place}{name}": tensor for name, tensor in _converged_buffers(own.train(), given).items()}
+        vectors = singular_vectors(matrix_of_spectral(own)(inputs[0]), value_of(f"{prefix}_u"))
+        return {} if vectors is None else {f"{prefix}_u": vectors[0], f"{prefix}_v": vectors[1]}
+    return {f"{prefix}{name}": tensor for name, tensor in _converged_buffers(own.train(), inputs).items()}
 
 
-def _copy_with_new_tensors(module: nn.Module, place: str, value_of: Lookup) -> nn.Module:
+def _copy_with_new_tensors(module: nn.Module, prefix: str, value_of: Lookup) -> nn.Module:
     """A copy of a parametrization that holds the tensors of the cut model."""
     state = module_state(module)
     kept = {id(tensor): tensor for tensor in registered_tensors(state).values()}
@@ -224,12 +230,12 @@ def _copy_with_new_tensors(module: nn.Module, place: str, value_of: Lookup) -> n
     for registry in (PARAMETERS, BUFFERS):
         tensors = module_state(own)[registry]
         for name in [name for name, tensor in tensors.items() if tensor is not None]:
-            new = value_of(f"{place}{name}").detach().clone()
+            new = value_of(f"{prefix}{name}").detach().clone()
             tensors[name] = nn.Parameter(new, requires_grad=False) if registry == PARAMETERS else new
     return own
 
 
-def _converged_buffers(module: nn.Module, given: list[Tensor]) -> dict[str, Tensor]:
+def _converged_buffers(module: nn.Module, inputs: list[Tensor]) -> dict[str, Tensor]:
     """The buffers that a module in train mode computes from its weight alone, once converged; else none.
 
     Those are summaries, smaller than the weight: an average of the weights over time is its own, and stays.
@@ -237,12 +243,12 @@ def _converged_buffers(module: nn.Module, given: list[Tensor]) -> dict[str, Tens
     before = _float_buffers(module)
     with torch.random.fork_rng(devices=[]):
         for at in range(MAX_ITERATIONS):
-            module(*(tensor.clone() for tensor in given))
+            module(*(tensor.clone() for tensor in inputs))
             now = _float_buffers(module)
             moved = [name for name in now if not _are_near(before[name], now[name])]
             if not moved:
                 return now if at and all(bool(tensor.isfinite().all()) for tensor in now.values()) else {}
-            if any(now[name].numel() >= given[0].numel() for name in moved):
+            if any(now[name].numel() >= inputs[0].numel() for name in moved):
                 return {}
             before = now
     return {}

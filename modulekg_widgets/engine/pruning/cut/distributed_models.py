@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors
 from modulekg_widgets.engine.torch_runtime.parallel import (
     DDP,
     is_in_live_ddp,
@@ -13,7 +16,6 @@ from modulekg_widgets.engine.torch_runtime.parallel import (
     sharding_of,
     sharding_of_tensor,
 )
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors
 
 UNWRAP_HINT = (
     "do it before wrapping; or take the model out (model = ddp.module), delete the wrapper, do the same in every "
@@ -52,12 +54,12 @@ def refuse_sharded(model: nn.Module | Walk) -> None:
             )
 
 
-def refuse_sharded_values(tensors: dict[str, object]) -> None:
+def refuse_sharded_values(tensors: Mapping[Hashable, object]) -> None:
     """Raise `CutError` for sharded tensors, by name."""
     for name, tensor in tensors.items():
         if (kind := sharding_of_tensor(tensor)) is not None:  # type: ignore[arg-type] - any object has a class
             raise CutError(
-                f"{printable(name)!r} is sharded ({kind}), and each process has but a part of it: pass a full "
+                f"{printable(str(name))!r} is sharded ({kind}), and each process has but a part of it: pass a full "
                 "state_dict"
             )
 

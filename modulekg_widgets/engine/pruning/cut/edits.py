@@ -9,24 +9,30 @@ raise `CutError` if it is not the model that the plan was made for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from modulekg_widgets.engine.axes.attributes import SizeValue as SizeValue
 from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
-from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, ModelTensor, model_tensors_by_name
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
+from modulekg_widgets.engine.tracing.unregistered_tensors import (
+    ATTRIBUTE,
+    ModelTensor,
+    model_tensors_by_name,
+    named_registered_tensors,
+)
 
 Ints = NDArray[np.int64]
-SizeValue = int | tuple[int, ...] | list[int]  # what an attribute that holds sizes may be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +173,7 @@ class Edits:
     removal: ModuleRemoval = NOTHING_REMOVED  # whole modules that go; every name is that of before
 
     @property
-    def all_attributes(self) -> dict[str, tuple[Any, Any]]:
+    def all_attributes(self) -> dict[str, tuple[SizeValue, SizeValue]]:
         """All attribute changes, including those that follow from removed modules."""
         return {**self.attributes, **self.removal.attributes}
 
@@ -193,18 +199,18 @@ class TensorTarget(NamedTuple):
 
     edit: TensorEdit
     tensor: torch.Tensor
-    owners: tuple[tuple[dict[str, Any], str], ...]  # the state of each module that registers it, and its name there
+    owners: tuple[tuple[Attributes, str], ...]  # the state of each module that registers it, and its name there
     attribute_locations: tuple[ModelTensor, ...] = ()  # its places, where it is no parameter or buffer
 
 
 class AttributeTarget(NamedTuple):
     """One attribute that is edited: of a module, or of a plain object in it, as `config.hidden_size`."""
 
-    state: dict[str, Any]  # the `__dict__` that holds it
+    state: Attributes  # the `__dict__` that holds it
     name: str
     before: SizeValue
     after: SizeValue
-    holder: Any = None  # the plain object, None where it is a module
+    holder: object = None  # the plain object, None where it is a module
 
 
 def locate_tensors(model: nn.Module | Walk, edits: Edits) -> list[TensorTarget]:
@@ -217,15 +223,25 @@ def locate_tensors(model: nn.Module | Walk, edits: Edits) -> list[TensorTarget]:
     return [_tensor_target(held, names, edit) for edit in edits.tensors]
 
 
+def tensors_with_names(walked: Walk) -> list[tuple[torch.Tensor, tuple[str, ...]]]:
+    """Each parameter and buffer with all of its names."""
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, torch.Tensor] = {}
+    for held in named_registered_tensors(walked, walked.all_paths()):
+        names.setdefault(id(held.tensor), []).append(held.name)
+        tensors[id(held.tensor)] = held.tensor
+    return [(tensors[key], tuple(every)) for key, every in names.items()]
+
+
 def _tensor_target(held: dict[str, ModelTensor], names: dict[int, set[str]], edit: TensorEdit) -> TensorTarget:
     missing = next((name for name in edit.names if name not in held), None)
     if missing is not None:
         raise CutError(
             f"the model has no tensor {printable(missing)!r}: {closest_match_hint(missing, held)}; plan for this model"
         )
-    found = [held[name] for name in edit.names]
-    tensor = found[0].tensor
-    if any(each.tensor is not tensor for each in found):
+    entries = [held[name] for name in edit.names]
+    tensor = entries[0].tensor
+    if any(each.tensor is not tensor for each in entries):
         raise CutError(f"{' and '.join(map(printable, edit.names))} are not one tensor any more: plan for this model")
     if unknown := names[id(tensor)].difference(edit.names):
         raise CutError(
@@ -239,8 +255,8 @@ def _tensor_target(held: dict[str, ModelTensor], names: dict[int, set[str]], edi
             f"{printable(edit.names[0])} has shape {list(tensor.shape)} where {list(edit.shape)} is expected: "
             "undo the cut that changed it, or plan again",
         )
-    owners = tuple((each.state, each.attribute) for each in found if each.kind != ATTRIBUTE)
-    return TensorTarget(edit, tensor, owners, tuple(each for each in found if each.kind == ATTRIBUTE))
+    owners = tuple((each.state, each.attribute) for each in entries if each.kind != ATTRIBUTE)
+    return TensorTarget(edit, tensor, owners, tuple(each for each in entries if each.kind == ATTRIBUTE))
 
 
 def check_sliceable(name: str, tensor: torch.Tensor) -> None:
@@ -269,28 +285,28 @@ def locate_attributes(model: nn.Module | Walk, edits: Edits) -> list[AttributeTa
     """
     walked = model if isinstance(model, Walk) else walk(model)
     states = {path: walked.states[index] for path, index in walked.all_paths()}
-    found = [_attribute_target(states, name, before, after) for name, (before, after) in edits.all_attributes.items()]
+    targets = [_attribute_target(states, name, before, after) for name, (before, after) in edits.all_attributes.items()]
     becomes: dict[tuple[int, str], SizeValue] = {}  # a shared module has its attributes under several names
-    for setting, name in zip(found, edits.all_attributes, strict=True):
+    for setting, name in zip(targets, edits.all_attributes, strict=True):
         if becomes.setdefault((id(setting.state), setting.name), setting.after) != setting.after:
             raise CutError(
                 f"{printable(name)} is one attribute under several names, which differ in the plan: plan again"
             )
-    return found
+    return targets
 
 
-def is_plain_object(value: Any) -> bool:
+def is_plain_object(value: object) -> bool:
     """True if a value is a plain object that may hold sizes, as a configuration, and no code."""
     other = torch.Tensor | nn.Module | type | FunctionType | MethodType | ModuleType | torch.dtype | torch.device
     return not isinstance(value, other) and type(getattr(value, "__dict__", None)) is dict
 
 
 def _attribute_target(
-    states: dict[str, dict[str, Any]], path: str, before: SizeValue, after: SizeValue
+    states: Mapping[str, Attributes], path: str, before: SizeValue, after: SizeValue
 ) -> AttributeTarget:
     parts = path.split(".")
     home = next(at for at in range(len(parts) - 1, -1, -1) if ".".join(parts[:at]) in states)
-    state: Any = states[".".join(parts[:home])]
+    state = states[".".join(parts[:home])]
     holder = None
     for name in parts[home:-1]:
         if holder is not None or not is_plain_object(state.get(name)):

@@ -1,4 +1,16 @@
-"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay."""
+"""Masks: removed indices are set to zero in the parameters that produce them, sizes stay.
+
+`plan.mask(model)` and the mask editor call `mask` to try a plan before it is cut. Only producers are
+zeroed: the weights and biases whose outputs are the removed indices, not the weights that read them,
+and no running statistics. Where a weight is normalised, its gain is rescaled so that the remaining
+indices compute as before. All writes are one transaction. `undo` of the `MaskReceipt` restores every
+byte; `restore` puts back the zeroed slices and keeps what was trained since. A mask cannot remove
+whole modules: those are cut.
+
+    receipt = plan.mask(model)
+    evaluate(model)
+    receipt.undo()
+"""
 
 from __future__ import annotations
 
@@ -13,7 +25,7 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_sharded
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, TensorTarget, locate_tensors
-from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+from modulekg_widgets.engine.pruning.cut.receipt import Receipt, ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.receipt_parts import relocate_tensors
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import ZeroedTensor
 from modulekg_widgets.engine.pruning.cut.transaction import Write, commit
@@ -44,69 +56,61 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
         )
     walked = walk(unwrap_model(model))
     refuse_sharded(walked)
-    zeroed = ZeroedTensors(_masked_parameters(locate_tensors(walked, edits)))
+    zeroed = ZeroedTensors(*_masked_parameters(locate_tensors(walked, edits)))
     receipt = MaskReceipt(walked.modules[0], [zeroed], f"{len(zeroed)} parameters masked")
-    return commit(list(zeroed.zero()), receipt, walked.modules)
+    return commit(list(zeroed.cut()), receipt, walked.modules)
 
 
-def _masked_parameters(found: Sequence[TensorTarget]) -> Iterator[MaskedParameter]:
-    """The parameters that produce removed indices, each with an edit of those dimensions only.
+def _masked_parameters(targets: Sequence[TensorTarget]) -> tuple[list[TensorTarget], list[RescaledGain]]:
+    """The parameters that produce removed indices, each with an edit of those dimensions only, and their gains.
 
-    A gain follows where the norm of its direction runs over what goes.
+    A gain follows where the norm of its direction runs over what is removed.
     """
-    masked = {id(place.tensor): each for place in found if (each := _masked_target(place)) is not None}
+    masked = {id(target.tensor): each for target in targets if (each := _masked_target(target)) is not None}
     by_name = {name: each for each in masked.values() for name in each.edit.names}
-    gains = {id(place.tensor): place for place in found if place.edit.gain_of and place.edit.gain_of[0] in by_name}
-    yield from (MaskedParameter(place) for key, place in masked.items() if key not in gains)
+    gains = {
+        id(target.tensor): target for target in targets if target.edit.gain_of and target.edit.gain_of[0] in by_name
+    }
+    rescaled = []
     for key, gain in gains.items():
         assert gain.edit.gain_of is not None
         own = {} if key not in masked else masked[key].edit.kept
-        yield MaskedParameter(gain._replace(edit=replace(gain.edit, kept=own)), by_name[gain.edit.gain_of[0]])
+        gain_target = gain._replace(edit=replace(gain.edit, kept=own))
+        rescaled.append(RescaledGain.of(gain_target, by_name[gain.edit.gain_of[0]]))
+    return [target for key, target in masked.items() if key not in gains], rescaled
 
 
-def _masked_target(place: TensorTarget) -> TensorTarget | None:
-    edit = place.edit
+def _masked_target(target: TensorTarget) -> TensorTarget | None:
+    edit = target.edit
     kept = {at: edit.kept[at] for at in sorted(edit.produced - edit.by_gain) if len(edit.kept[at]) < edit.shape[at]}
-    if not kept or not _zeros_propagate(place):
+    if not kept or not _zeros_propagate(target):
         return None
-    return place._replace(edit=TensorEdit(edit.names, edit.shape, kept))
+    return target._replace(edit=TensorEdit(edit.names, edit.shape, kept))
 
 
-class MaskedParameter(NamedTuple):
-    """A parameter that a mask changes; a gain by the direction that it follows."""
-
-    place: TensorTarget
-    direction: TensorTarget | None = None
-
-
-def _zeros_propagate(place: TensorTarget) -> bool:
+def _zeros_propagate(target: TensorTarget) -> bool:
     """True if zeros in a tensor produce zeros; False for running statistics beside a gain."""
-    if isinstance(place.tensor, nn.Parameter) or place.tensor.dim() > 1:
+    if isinstance(target.tensor, nn.Parameter) or target.tensor.dim() > 1:
         return True
-    return bool(place.owners) and not any(state[PARAMETERS] for state, _ in place.owners)
+    return bool(target.owners) and not any(state[PARAMETERS] for state, _ in target.owners)
 
 
-class ZeroedTensors:
+class ZeroedTensors(ReceiptPart):
     """The masked parameters of a model, and the gains that are rescaled with them."""
 
-    def __init__(self, found: Iterable[MaskedParameter]) -> None:
-        every = list(found)
-        self._zeroed = [
-            (each.place, ZeroedTensor.of(each.place.tensor, each.place.edit))
-            for each in every if each.direction is None
-        ]  # fmt: skip
-        self._gains = [RescaledGain.of(each.place, each.direction) for each in every if each.direction is not None]
+    def __init__(self, masked: Iterable[TensorTarget], gains: Sequence[RescaledGain]) -> None:
+        self._zeroed = [(target, ZeroedTensor.of(target.tensor, target.edit)) for target in masked]
+        self._gains = gains
 
     def __len__(self) -> int:
         return len(self._zeroed) + len(self._gains)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it writes to."""
-        return [place.tensor for place, _ in self._zeroed] + [gain.place.tensor for gain in self._gains]
+    def tensors(self, way: Way) -> list[torch.Tensor]:
+        return [target.tensor for target, _ in self._zeroed] + [gain.target.tensor for gain in self._gains]
 
-    def zero(self) -> Iterator[Write]:
+    def cut(self) -> Iterator[Write]:
         yield from (gain.zero() for gain in self._gains)
-        yield from (zeroed.zero(place.tensor) for place, zeroed in self._zeroed)
+        yield from (zeroed.zero(target.tensor) for target, zeroed in self._zeroed)
 
     def undo(self, walked: Walk) -> Iterator[Write]:
         yield from (gain.zeroed.undo(gain.current_gain(walked)) for gain in self._gains)
@@ -117,32 +121,32 @@ class ZeroedTensors:
         yield from (zeroed.restore(tensor) for zeroed, tensor in self._current_tensors(walked))
 
     def _current_tensors(self, walked: Walk) -> Iterator[tuple[ZeroedTensor, torch.Tensor]]:
-        before = [place for place, _ in self._zeroed]
-        found = relocate_tensors(walked, before, [place.edit for place in before])
-        return ((zeroed, place.tensor) for (_, zeroed), place in zip(self._zeroed, found, strict=True))
+        before = [target for target, _ in self._zeroed]
+        targets = relocate_tensors(walked, before, [target.edit for target in before])
+        return ((zeroed, target.tensor) for (_, zeroed), target in zip(self._zeroed, targets, strict=True))
 
 
 class RescaledGain(NamedTuple):
     """The gain of a weight-normalised parameter whose direction is masked; the rest of the weight is unchanged."""
 
-    place: TensorTarget
+    target: TensorTarget
     zeroed: ZeroedTensor
     direction: TensorTarget
     direction_before: torch.Tensor  # the direction before
     gain_after: torch.Tensor
 
     @classmethod
-    def of(cls, place: TensorTarget, direction: TensorTarget) -> RescaledGain:
+    def of(cls, target: TensorTarget, direction: TensorTarget) -> RescaledGain:
         edit, whole = direction.edit, direction.tensor.detach().clone()
-        after = place.edit.rescaled(place.tensor.detach(), whole, edit.scatter(edit.slice(whole)))
-        after = place.edit.scatter(place.edit.slice(after))
-        return cls(place, ZeroedTensor.of(place.tensor, place.edit), direction, whole, after)
+        after = target.edit.rescaled(target.tensor.detach(), whole, edit.scatter(edit.slice(whole)))
+        after = target.edit.scatter(target.edit.slice(after))
+        return cls(target, ZeroedTensor.of(target.tensor, target.edit), direction, whole, after)
 
     def current_gain(self, walked: Walk) -> torch.Tensor:
-        return relocate_tensors(walked, [self.place], [replace(self.place.edit, gain_of=None)])[0].tensor
+        return relocate_tensors(walked, [self.target], [replace(self.target.edit, gain_of=None)])[0].tensor
 
     def zero(self) -> Write:
-        return Write(self.place.tensor.detach().copy_, self.zeroed.before, self.gain_after)
+        return Write(self.target.tensor.detach().copy_, self.zeroed.before, self.gain_after)
 
     def restore(self, walked: Walk) -> Write:
         """The gain of before; where it was trained since, one for the direction that is whole again."""
@@ -151,6 +155,6 @@ class RescaledGain(NamedTuple):
             return Write(self.current_gain(walked).detach().copy_, gain, self.zeroed.before)
         edit, now = self.direction.edit, self.direction.tensor.detach()
         whole = edit.scatter(edit.slice(now), self.direction_before)
-        again = self.place.edit.rescaled(gain, now, whole)
-        again = self.place.edit.scatter(self.place.edit.slice(again), self.zeroed.before)
+        again = self.target.edit.rescaled(gain, now, whole)
+        again = self.target.edit.scatter(self.target.edit.slice(again), self.zeroed.before)
         return Write(self.current_gain(walked).detach().copy_, gain, again)

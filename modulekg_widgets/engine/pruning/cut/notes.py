@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import nn
@@ -30,17 +29,17 @@ class CutNote(str):
 
     __slots__ = ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CutNote:
+    def __deepcopy__(self, memo: dict[int, object]) -> CutNote:
         saved = _saving_call(self)
         if saved is not None and not _builds_shapes(*saved):
             warnings.warn(TEXT, UserWarning, stacklevel=2)
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[str]]:
         return CutNote, (str(self),)
 
 
-def _saving_call(note: CutNote) -> tuple[Any, nn.Module | None] | None:
+def _saving_call(note: CutNote) -> tuple[object, nn.Module | None] | None:
     """The configuration that is being saved with this note, and the model if it is saved; else None.
 
     None where it is not being saved.
@@ -57,7 +56,7 @@ def _saving_call(note: CutNote) -> tuple[Any, nn.Module | None] | None:
     return None if config is None else (config, model)
 
 
-def _builds_shapes(config: Any, model: nn.Module | None) -> bool:
+def _builds_shapes(config: object, model: nn.Module | None) -> bool:
     """True if the configuration builds a model with the shapes of this one."""
     if model is None:
         return False
@@ -72,7 +71,7 @@ def _builds_shapes(config: Any, model: nn.Module | None) -> bool:
     return next(shapes) == next(shapes)
 
 
-def configurations(walked: Walk) -> Iterator[Any]:
+def configurations(walked: Walk) -> Iterator[object]:
     """The configurations held by modules that have their own `save_pretrained`."""
     for state in walked.states:
         value = state.get(CONFIG)

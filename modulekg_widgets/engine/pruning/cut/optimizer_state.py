@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
+from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart
 from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, attribute_write, contents_write, item_write
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
-Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]  # one, or those that share the parameters
+Optimizers = (
+    torch.optim.Optimizer | list[torch.optim.Optimizer] | tuple[torch.optim.Optimizer, ...]
+)  # one, or those that share the parameters
+
+EntryKey = tuple[torch.Tensor, Hashable]  # a parameter, and a key of its state
 
 
-def named_optimizers(optimizers: Optimizers | None) -> list[tuple[str, Any]]:
+def named_optimizers(optimizers: Optimizers | None) -> list[tuple[str, torch.optim.Optimizer]]:
     """The optimizers that were passed, each once, with their names for messages."""
     if optimizers is None:
         return []
     if not isinstance(optimizers, list | tuple):
         return [("optimizer=", optimizers)]
-    found = {id(each): (f"optimizer[{at}]", each) for at, each in reversed(list(enumerate(optimizers)))}
-    return list(found.values())[::-1]
+    by_identity = {id(each): (f"optimizer[{at}]", each) for at, each in reversed(list(enumerate(optimizers)))}
+    return list(by_identity.values())[::-1]
 
 
 class StateTensor(NamedTuple):
     """A tensor in the optimizer state that is cut like its parameter."""
 
     parameter: torch.Tensor
-    key: Any
+    key: Hashable
     tensor: torch.Tensor
     edit: TensorEdit
 
     @property
-    def entry(self) -> tuple[torch.Tensor, Any]:
+    def entry(self) -> EntryKey:
         return self.parameter, self.key
 
 
-class OptimizerState:
+class OptimizerState(ReceiptPart):
     """The state of one optimizer during a cut; groups, learning rates and step counts are unchanged.
 
     `model_flow` are the tensors of the model, of which it has to train one. It lets go of those that are `gone` with
@@ -60,12 +65,14 @@ class OptimizerState:
         self._state, self._groups = optimizer.state, optimizer.param_groups
         self._parameters = [list(group["params"]) for group in self._groups]
         self._removed_state = {key: own for key, own in self._state.items() if key in self._removed}
-        self._cut: dict[tuple[torch.Tensor, Any], StateTensor] = {}  # by the parameter and the key
-        self._other_sizes: dict[tuple[torch.Tensor, Any], list[torch.Size]] = {}  # what does not follow, and its sizes
+        self._cut: dict[tuple[torch.Tensor, Hashable], StateTensor] = {}  # by the parameter and the key
+        self._other_sizes: dict[
+            tuple[torch.Tensor, Hashable], list[torch.Size]
+        ] = {}  # what does not follow, and its sizes
         followers = list(self._state_tensors({parameter: edit.shape for parameter, edit in edits.items()}))
         self._cut = {each.entry: each for each in followers}
-        places = [((parameter, key), value) for parameter, key, value in self._entries()]
-        self._other_sizes = {place: _tensor_shapes(value) for place, value in places if place not in self._cut}
+        entries = [((parameter, key), value) for parameter, key, value in self._entries()]
+        self._other_sizes = {entry: _tensor_shapes(value) for entry, value in entries if entry not in self._cut}
         self._snapshot = Snapshot()
         alone = {id(parameter) for group in self._groups for parameter in group["params"]}
         self._snapshot.record("param_groups", self._groups, alone)
@@ -86,7 +93,7 @@ class OptimizerState:
         if isinstance(self._optimizer, torch.optim.LBFGS) and any(id(parameter) in held for parameter in self._edits):
             raise CutError(f"{kind} lays all parameters end to end in its state, which cannot be cut: make a new one")
 
-    def _entries(self) -> Iterator[tuple[torch.Tensor, Any, Any]]:
+    def _entries(self) -> Iterator[tuple[torch.Tensor, Hashable, object]]:
         """The present state entries of each parameter that is cut."""
         for parameter in self._edits:
             for key, value in self._optimizer.state.get(parameter, {}).items():
@@ -95,11 +102,11 @@ class OptimizerState:
     def _state_tensors(self, shapes: Mapping[torch.Tensor, tuple[int, ...]]) -> Iterator[StateTensor]:
         """The state tensors that match parameters of these shapes."""
         for parameter, key, value in self._entries():
-            place, sizes = (parameter, key), _tensor_shapes(value)
-            cut = self._cut.get(place)
+            entry, sizes = (parameter, key), _tensor_shapes(value)
+            cut = self._cut.get(entry)
             if cut is not None and sizes == [cut.edit.shape_after] and isinstance(value, torch.Tensor):
                 yield StateTensor(parameter, key, value, cut.edit)
-            elif sizes != self._other_sizes.get(place):
+            elif sizes != self._other_sizes.get(entry):
                 yield from _matching_tensors(parameter, key, value, self._edits[parameter], shapes[parameter])
 
     def cut(self) -> Iterator[Write]:
@@ -141,12 +148,12 @@ class OptimizerState:
             yield contents_write(state, {**state, **self._removed_state})
 
 
-def _tensor_shapes(value: Any) -> list[torch.Size]:
+def _tensor_shapes(value: object) -> list[torch.Size]:
     return [tensor.shape for _, tensor in tensors(value)]
 
 
 def _matching_tensors(
-    parameter: torch.Tensor, key: Any, value: Any, edit: TensorEdit, shape: tuple[int, ...]
+    parameter: torch.Tensor, key: Hashable, value: object, edit: TensorEdit, shape: tuple[int, ...]
 ) -> Iterator[StateTensor]:
     """The tensor of an entry that matches the parameter; raises `CutError` if that is unknown."""
     label = f"{key} of {edit.names[0]}"

@@ -3,7 +3,7 @@
 `plan.cut`, `plan.mask` and `mk.speedup` return a `Receipt`. `undo` makes the model, the optimizer and
 the copies byte for byte as before; `restore` puts the removed slices back and keeps later training.
 A receipt can be used once. Receipts on the same tensors are undone in reverse order, which
-`receipt_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
+`refuse_out_of_order` enforces. They survive `copy.deepcopy` and pickling together with their model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from os import PathLike
+from typing import Any, Literal
 from weakref import WeakSet
 
 import torch
@@ -22,23 +23,23 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorTarget
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- The order of unused receipts on the same tensors, and how receipts are copied and pickled
 
 
 PACKAGE_PREFIX = __name__.partition(".")[0] + "."  # the modules whose objects parts are made of
 _numbers = count()
-_active_receipts: WeakSet[Any] = WeakSet()  # what a user let go of cannot be undone, and is in nobody's way
+_active_receipts: WeakSet[Receipt] = WeakSet()  # what a user let go of cannot be undone, and is in nobody's way
 
 
-def register_receipt(receipt: Any) -> int:
+def register_receipt(receipt: Receipt) -> int:
     """Register a receipt and return its number in the order of creation."""
     _active_receipts.add(receipt)
     return next(_numbers)
 
 
-def refuse_out_of_order(receipt: Any, way: str) -> None:
+def refuse_out_of_order(receipt: Receipt, way: Way) -> None:
     """Raise `CutError` if a later unused receipt is of the same tensors."""
     own = receipt.modified_tensor_ids(way)
     later = [each for each in list(_active_receipts) if each.number > receipt.number and not each.is_spent]
@@ -61,18 +62,18 @@ class ModuleStateReference:
         self.module = module
 
 
-def pack_parts(parts: tuple[Any, ...], modules: Iterable[nn.Module]) -> tuple[Any, ...]:
+def pack_parts(parts: tuple[ReceiptPart, ...], modules: Iterable[nn.Module]) -> tuple[ReceiptPart, ...]:
     """The parts of a receipt, ready to be copied together with these modules."""
     return _with_replacements(parts, {id(module_state(module)): ModuleStateReference(module) for module in modules}, {})
 
 
-def unpack_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def unpack_parts(parts: tuple[ReceiptPart, ...]) -> tuple[ReceiptPart, ...]:
     """The parts of a copied receipt."""
     return _with_replacements(parts, {}, {})
 
 
 def _with_replacements(
-    value: Any, references: Mapping[int, ModuleStateReference], seen: dict[int, tuple[Any, Any]]
+    value: Any, references: Mapping[int, ModuleStateReference], seen: dict[int, tuple[object, object]]
 ) -> Any:
     """A copy with references in place of module dictionaries, or the reverse."""
     if isinstance(value, ModuleStateReference):
@@ -87,7 +88,7 @@ def _with_replacements(
     return seen[id(value)][1]
 
 
-def _rebuild_value(value: Any, change: Callable[[Any], Any]) -> Any:
+def _rebuild_value(value: object, change: Callable[[Any], Any]) -> object:
     if isinstance(value, tuple | list):
         new = [change(part) for part in value]
         same = all(one is other for one, other in zip(new, value, strict=True))
@@ -110,7 +111,7 @@ def _rebuild_value(value: Any, change: Callable[[Any], Any]) -> Any:
     return made
 
 
-def _attributes(value: Any) -> list[str]:
+def _attributes(value: object) -> list[str]:
     slots = (name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ()))
     own = [name for name in slots if not name.startswith("__") and hasattr(value, name)]
     return own + list(getattr(value, "__dict__", ()))
@@ -124,10 +125,10 @@ MAX_ENTRIES = 2_000  # of one weight
 Samples = dict[str, torch.Tensor]  # by the first name of a tensor
 
 
-def sample_weights(found: Iterable[TensorTarget]) -> Samples:
+def sample_weights(targets: Iterable[TensorTarget]) -> Samples:
     """Sampled entries of weights of two or more dimensions; norms and biases of models are too alike."""
-    weights = (place for place in found if place.tensor.dim() >= 2 and place.tensor.is_floating_point())
-    return {place.edit.names[0]: sample_entries(place.tensor) for place in weights if not place.tensor.is_meta}
+    weights = (target for target in targets if target.tensor.dim() >= 2 and target.tensor.is_floating_point())
+    return {target.edit.names[0]: sample_entries(target.tensor) for target in weights if not target.tensor.is_meta}
 
 
 def sample_entries(tensor: torch.Tensor) -> torch.Tensor:
@@ -139,23 +140,42 @@ def sample_entries(tensor: torch.Tensor) -> torch.Tensor:
 # ----------------------------------------
 
 
+Way = Literal["undo", "restore"]
 NO_EDITS = Edits(())
+Children = dict[int, dict[str, nn.Module | None]]
 
 
-def _no_tensors(way: str) -> tuple[()]:
-    return ()
-
-
-class ReceiptPart(Protocol):
+class ReceiptPart:
     """One kind of state that a cut changed, or that training may change afterwards."""
+
+    def cut(self) -> Iterable[Write]:
+        """The writes of the cut."""
+        return ()
 
     def undo(self, walked: Walk) -> Iterable[Write]:
         """The writes that restore the state before the cut; raises `CutError` if the model has changed."""
-        ...
+        return ()
 
     def restore(self, walked: Walk) -> Iterable[Write]:
         """The writes that put the removed slices back, and nothing else."""
-        ...
+        return ()
+
+    def tensors(self, way: Way) -> list[torch.Tensor]:
+        """The tensors of the model that `undo` or `restore` writes to."""
+        return []
+
+    def modules(self) -> list[nn.Module]:
+        """The modules that belong to this part alone."""
+        return []
+
+    @property
+    def children(self) -> Children:
+        """The children before the cut of modules that lost some, by module identity."""
+        return {}
+
+    def before(self) -> dict[str, torch.Tensor]:
+        """The values of tensors before the cut, by name."""
+        return {}
 
 
 class Receipt:
@@ -196,7 +216,7 @@ class Receipt:
         self._model, self._parts, self._title = model, tuple(parts), title
         self.edits = edits
         self.renewed: tuple[str, ...] = ()
-        self.compensation: tuple[Any, ...] = ()
+        self.compensation: tuple[Any, ...] = ()  # rows of recover/compensation.py, above this file
         self.samples: Samples = {}  # of the weights before
         self.plan: Any = None  # what was cut by, which knows how to save
         self.number = register_receipt(self)
@@ -206,21 +226,21 @@ class Receipt:
         """True if the receipt was used."""
         return not self._parts
 
-    def modified_tensor_ids(self, way: str) -> set[int]:
+    def modified_tensor_ids(self, way: Way) -> set[int]:
         """The identities of the tensors that `undo` or `restore` writes to."""
-        return {id(tensor) for part in self._parts for tensor in getattr(part, "tensors", _no_tensors)(way)}
+        return {id(tensor) for part in self._parts for tensor in part.tensors(way)}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         modules = [*self._walk_model().modules] if self._parts else []
-        modules += [each for part in self._parts for each in getattr(part, "modules", tuple)()]
+        modules += [each for part in self._parts for each in part.modules()]
         return {**vars(self), "_parts": pack_parts(self._parts, modules)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._parts = unpack_parts(self._parts)
         register_receipt(self)
 
-    def save_pretrained(self, folder: Any) -> Any:
+    def save_pretrained(self, folder: str | PathLike[str]) -> Any:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
 
         Parameters
@@ -275,7 +295,7 @@ class Receipt:
 
     def _walk_model(self) -> Walk:
         """The modules of the model, removed ones included at their old paths."""
-        return walk(self._model, {at: own for part in self._parts for at, own in getattr(part, "children", {}).items()})
+        return walk(self._model, {at: own for part in self._parts for at, own in part.children.items()})
 
     def before(self) -> dict[str, torch.Tensor]:
         """The values before the cut of all parameters and buffers that were cut, by name; empty once used.
@@ -285,15 +305,15 @@ class Receipt:
         dict
             The tensors that the way back needs: look at them, and do not write into them.
         """
-        return {name: tensor for part in self._parts for name, tensor in getattr(part, "before", dict)().items()}
+        return {name: tensor for part in self._parts for name, tensor in part.before().items()}
 
-    def _writes(self, way: str) -> list[Write]:
+    def _writes(self, way: Way) -> list[Write]:
         if not self._parts:
             raise CutError(f"{self!r} served already: a receipt undoes its {self._action} once")
         walked = self._walk_model()
         if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
-        writes = [write for part in self._parts for write in getattr(part, way)(walked)]
+        writes = [write for part in self._parts for write in (part.undo if way == "undo" else part.restore)(walked)]
         refuse_out_of_order(self, way)
         return [*writes, attribute_write(self, "_parts", ())]
 
@@ -315,10 +335,10 @@ class FinalReceipt(Receipt):
     def is_spent(self) -> bool:
         return False
 
-    def modified_tensor_ids(self, way: str) -> set[int]:
+    def modified_tensor_ids(self, way: Way) -> set[int]:
         return set()
 
-    def _writes(self, way: str) -> list[Write]:
+    def _writes(self, way: Way) -> list[Write]:
         raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
 
     def __repr__(self) -> str:

@@ -24,19 +24,21 @@ from modulekg_widgets.engine.pruning.cut.edits import (
     locate_attributes,
     locate_tensors,
     slicer,
+    tensors_with_names,
 )
 from modulekg_widgets.engine.pruning.cut.notes import KEY, TEXT, CutNote, configurations
+from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart, Way
 from modulekg_widgets.engine.pruning.cut.tensor_cuts import CutTensor
-from modulekg_widgets.engine.pruning.cut.transaction import Snapshot, Write, item_write
+from modulekg_widgets.engine.pruning.cut.transaction import Items, Snapshot, Write, item_write
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registered_tensors
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHT_REFS, FLAT_WEIGHTS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
     attribute_swaps,
     named_registered_tensors,
     rebuild_containers,
 )
 
-Slots = list[tuple[Any, Any]]  # where an object stands: a dictionary or list, and the key
+Slots = list[tuple[Items, Any]]  # where an object stands: a dictionary or list, and the key
 
 # torch.nn.utils.prune and the old spectral_norm keep weight_orig, the old weight_norm weight_v, each beside a `weight`
 MAX_DEPTH = 4  # plain objects in each other
@@ -45,12 +47,12 @@ _SOURCE_SUFFIXES = ("_orig", "_v")
 
 def relocate_tensors(walked: Walk, before: Iterable[TensorTarget], edits: Iterable[TensorEdit]) -> list[TensorTarget]:
     """The present tensors of a receipt; raises `CutError` if the model was changed otherwise."""
-    found = locate_tensors(walked, Edits(tuple(edits)))
-    for place, old in zip(found, before, strict=True):
+    targets = locate_tensors(walked, Edits(tuple(edits)))
+    for target, old in zip(targets, before, strict=True):
         # a module may put another buffer in place of its own; another Parameter is none that an optimizer knows
-        if isinstance(old.tensor, nn.Parameter) and place.tensor is not old.tensor:
-            raise _replaced_parameter_error(place.edit.names[0])
-    return found
+        if isinstance(old.tensor, nn.Parameter) and target.tensor is not old.tensor:
+            raise _replaced_parameter_error(target.edit.names[0])
+    return targets
 
 
 def _replaced_parameter_error(name: str) -> CutError:
@@ -60,7 +62,7 @@ def _replaced_parameter_error(name: str) -> CutError:
     )
 
 
-class EditedTensors:
+class EditedTensors(ReceiptPart):
     """Parameters and buffers that are cut in place; `values` are new values by name.
 
     Those that are `derived` from others are renewed once more where training has changed these since.
@@ -68,57 +70,57 @@ class EditedTensors:
 
     def __init__(
         self,
-        found: Iterable[TensorTarget],
+        targets: Iterable[TensorTarget],
         values: Mapping[str, NewValue] | None = None,
         derived: Sequence[DerivedState] = (),
     ) -> None:
         self._derived = derived
-        self._cuts = [(place, CutTensor.of(place.tensor, place.edit)) for place in found]
-        self._values = {place.edit.names[0]: (values or {})[name] for place, _ in self._cuts
-                        for name in place.edit.names if name in (values or {})}  # fmt: skip
-        self._by_name = {name: (place, cut) for place, cut in self._cuts for name in place.edit.names}
-        edits = Edits(tuple(place.edit for place, _ in self._cuts))
+        self._cuts = [(target, CutTensor.of(target.tensor, target.edit)) for target in targets]
+        self._values = {target.edit.names[0]: (values or {})[name] for target, _ in self._cuts
+                        for name in target.edit.names if name in (values or {})}  # fmt: skip
+        self._by_name = {name: (target, cut) for target, cut in self._cuts for name in target.edit.names}
+        edits = Edits(tuple(target.edit for target, _ in self._cuts))
         slice_of = slicer(edits, lambda name: self._by_name[name][1].before.data)
-        self._gains = {place.edit.names[0]: slice_of(place.edit) for place, _ in self._cuts if place.edit.gain_of}
+        self._gains = {target.edit.names[0]: slice_of(target.edit) for target, _ in self._cuts if target.edit.gain_of}
 
     def cut(self) -> Iterator[Write]:
-        return (self._write(place, cut) for place, cut in self._cuts)
+        return (self._write(target, cut) for target, cut in self._cuts)
 
-    def _write(self, place: TensorTarget, cut: CutTensor) -> Write:
-        new = self._values.get(place.edit.names[0])
-        made = self._gains.get(place.edit.names[0]) if new is None else new.tensor
-        with torch.inference_mode(place.tensor.is_inference()):  # in which the caller may be
+    def _write(self, target: TensorTarget, cut: CutTensor) -> Write:
+        new = self._values.get(target.edit.names[0])
+        made = self._gains.get(target.edit.names[0]) if new is None else new.tensor
+        with torch.inference_mode(target.tensor.is_inference()):  # in which the caller may be
             kept = None if made is None else made.clone(memory_format=torch.preserve_format)
-        return cut.cut(place.tensor, kept)
+        return cut.cut(target.tensor, kept)
 
     def cut_one_by_one(self) -> Iterator[Write]:
         """The writes of `cut`, made one at a time so that the old memory is freed in between."""
-        for place, _ in self._cuts:  # whoever lets go must hold nothing by name
-            for name in place.edit.names:
+        for target, _ in self._cuts:  # whoever lets go must hold nothing by name
+            for name in target.edit.names:
                 self._by_name.pop(name, None)
         waiting, self._cuts = self._cuts[::-1], []
         while waiting:
             yield self._write(*waiting.pop())
 
     def undo(self, walked: Walk) -> Iterator[Write]:
-        for place, cut, now in self._current_tensors(walked):
-            yield cut.undo(place.tensor)
-            if now is not place.tensor:
-                yield from _buffer_writes(place, place.tensor)
+        for target, cut, now in self._current_tensors(walked):
+            yield cut.undo(target.tensor)
+            if now is not target.tensor:
+                yield from _buffer_writes(target, target.tensor)
 
     def restore(self, walked: Walk) -> Iterator[Write]:
         now = list(self._current_tensors(walked))
-        back = {place.edit.names: cut.restore(place.tensor, self._without_correction(place, cut))
-                for place, cut, own in now if own is place.tensor}  # fmt: skip
+        back = {target.edit.names: cut.restore(target.tensor, self._without_correction(target, cut))
+                for target, cut, own in now if own is target.tensor}  # fmt: skip
         again = self._recomputed_buffers({name: write.after.data for names, write in back.items() for name in names})
-        for place, cut, own in now:
-            new = next((again[name] for name in place.edit.names if name in again), None)
-            if own is not place.tensor:  # a buffer that its module has put another in place of
-                yield from _buffer_writes(place, place.edit.scatter(own.data, cut.before.data))
+        for target, cut, own in now:
+            new = next((again[name] for name in target.edit.names if name in again), None)
+            if own is not target.tensor:  # a buffer that its module has put another in place of
+                yield from _buffer_writes(target, target.edit.scatter(own.data, cut.before.data))
             elif new is None:
-                yield back[place.edit.names]
+                yield back[target.edit.names]
             else:
-                write = back[place.edit.names]
+                write = back[target.edit.names]
                 yield replace(write, after=write.after._replace(data=new.tensor))
 
     def _recomputed_buffers(self, restored: Mapping[str, torch.Tensor]) -> dict[str, NewValue]:
@@ -132,52 +134,50 @@ class EditedTensors:
         trained = [each for each in every if any(map(is_trained, (*each.weights, *each.buffers)))]
         return recompute_buffers(trained, restored.__getitem__)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """Those that it writes to."""
-        return [place.tensor for place, _ in self._cuts]
+    def tensors(self, way: Way) -> list[torch.Tensor]:
+        return [target.tensor for target, _ in self._cuts]
 
     def before(self) -> dict[str, torch.Tensor]:
-        """The values of the tensors before the cut, by name."""
         return {name: cut.before.data for name, (_, cut) in self._by_name.items()}
 
-    def _without_correction(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
+    def _without_correction(self, target: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
         """The remaining slices without the added correction; None if nothing was added."""
-        new = self._values.get(place.edit.names[0])
+        new = self._values.get(target.edit.names[0])
         if new is None:
-            return self._restored_gain(place, cut)
-        now, before = place.tensor.data, place.edit.slice(cut.before.data)
+            return self._restored_gain(target, cut)
+        now, before = target.tensor.data, target.edit.slice(cut.before.data)
         if torch.equal(now, new.tensor):  # not trained since: byte for byte what it was
             return before
         return now - (new.tensor - before) if new.is_sum else None
 
-    def _restored_gain(self, place: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
+    def _restored_gain(self, target: TensorTarget, cut: CutTensor) -> torch.Tensor | None:
         """The gain of a weight-normalised parameter after a restore; None for all others."""
-        made = self._gains.get(place.edit.names[0])
-        if made is None or place.edit.gain_of is None:
+        made = self._gains.get(target.edit.names[0])
+        if made is None or target.edit.gain_of is None:
             return None
-        gain = place.tensor.data
+        gain = target.tensor.data
         if torch.equal(gain, made):  # not trained since: byte for byte what it was
-            return place.edit.slice(cut.before.data)
-        name, dim = place.edit.gain_of
+            return target.edit.slice(cut.before.data)
+        name, dim = target.edit.gain_of
         own, direction = self._by_name[name]
         now = own.tensor.data
         kept = {at: kept for at, kept in own.edit.kept.items() if at == dim}
         rows = TensorEdit(own.edit.names, own.edit.shape, kept).slice(own.edit.scatter(now, direction.before.data))
-        return place.edit.rescaled(gain, now, rows)
+        return target.edit.rescaled(gain, now, rows)
 
     def _current_tensors(self, walked: Walk) -> Iterator[tuple[TensorTarget, CutTensor, torch.Tensor]]:
-        before = [place for place, _ in self._cuts]
-        after = [TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in before]
-        for (place, cut), now in zip(self._cuts, relocate_tensors(walked, before, after), strict=True):
-            yield place, cut, now.tensor
+        before = [target for target, _ in self._cuts]
+        after = [TensorEdit(target.edit.names, target.edit.shape_after, {}) for target in before]
+        for (target, cut), now in zip(self._cuts, relocate_tensors(walked, before, after), strict=True):
+            yield target, cut, now.tensor
 
 
-def _buffer_writes(place: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]:
-    return (item_write(container, name, buffer) for container, name in _buffer_slots(place))
+def _buffer_writes(target: TensorTarget, buffer: torch.Tensor) -> Iterator[Write]:
+    return (item_write(container, name, buffer) for container, name in _buffer_slots(target))
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedTensor:
+class ComputedTensor(ReceiptPart):
     """A computed tensor that a module holds; it is replaced by a new object."""
 
     edit: TensorEdit
@@ -205,28 +205,28 @@ class ComputedTensor:
 
 
 def computed_tensors(
-    found: Sequence[TensorTarget], derived: Iterable[DerivedState] = (), values: Mapping[str, NewValue] | None = None
+    targets: Sequence[TensorTarget], derived: Iterable[DerivedState] = (), values: Mapping[str, NewValue] | None = None
 ) -> list[ComputedTensor]:
     """Buffers with a graph behind them, and what pruned and old normalised modules compute from an edited tensor.
 
     Of what is `derived` the renewed `values` are known.
     """
     out: dict[int, ComputedTensor] = {}
-    effective = _recomputed_attributes(found, derived, values or {})
-    for place in found:
-        if place.tensor.grad_fn is not None:
-            out[id(place.tensor)] = ComputedTensor(place.edit, place.tensor, partial(_buffer_slots, place))
-        for state, name in place.owners:
+    effective = _recomputed_attributes(targets, derived, values or {})
+    for target in targets:
+        if target.tensor.grad_fn is not None:
+            out[id(target.tensor)] = ComputedTensor(target.edit, target.tensor, partial(_buffer_slots, target))
+        for state, name in target.owners:
             base = next((name[: -len(end)] for end in _SOURCE_SUFFIXES if name.endswith(end)), "")
             plain = state.get(base)
-            if isinstance(plain, torch.Tensor) and plain.shape == place.edit.shape:
+            if isinstance(plain, torch.Tensor) and plain.shape == target.edit.shape:
                 new = effective.get((id(state), base))
-                out[id(plain)] = ComputedTensor(place.edit, plain, partial(_plain_slots, state, base), new)
+                out[id(plain)] = ComputedTensor(target.edit, plain, partial(_plain_slots, state, base), new)
     return list(out.values())
 
 
 def _recomputed_attributes(
-    found: Iterable[TensorTarget], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
+    targets: Iterable[TensorTarget], derived: Iterable[DerivedState], values: Mapping[str, NewValue]
 ) -> dict[tuple[int, str], torch.Tensor]:
     """The attributes that hooks compute from edited tensors and recomputed buffers."""
     every = [
@@ -234,7 +234,7 @@ def _recomputed_attributes(
         for each in derived
         if each.recompute_attribute is not None and all(name in values for name in each.buffers)
     ]
-    by_name = {name: place for place in found for name in place.edit.names} if every else {}
+    by_name = {name: target for target in targets for name in target.edit.names} if every else {}
 
     def value_of(name: str) -> torch.Tensor:
         return values[name].tensor if name in values else by_name[name].edit.slice(by_name[name].tensor)
@@ -244,31 +244,31 @@ def _recomputed_attributes(
     return {(id(state), name): tensor for state, name, tensor in made}
 
 
-def _buffer_slots(place: TensorTarget) -> Slots:
-    return [(state[BUFFERS], name) for state, name in place.owners]
+def _buffer_slots(target: TensorTarget) -> Slots:
+    return [(state[BUFFERS], name) for state, name in target.owners]
 
 
-def _plain_slots(state: dict[str, Any], name: str) -> Slots:
+def _plain_slots(state: Attributes, name: str) -> Slots:
     if name not in state:
         raise CutError(f"a module has no {printable(name)!r} any more, which the cut changed: undo what removed it")
     listed = state.get(FLAT_WEIGHTS, ())  # recurrent layers list their weights once more
     return [(state, name), *((listed, at) for at, each in enumerate(listed) if each is state[name])]
 
 
-class EditedAttributes:
+class EditedAttributes(ReceiptPart):
     """Attributes of modules, and of plain objects in them, that hold sizes.
 
     A plain object may serve other models too, as a configuration does: this one gets a copy of its own.
     """
 
     def __init__(self, walked: Walk, edits: Edits) -> None:
-        every = locate_attributes(walked, edits)
-        self._settings = [setting for setting in every if setting.holder is None]
+        targets = locate_attributes(walked, edits)
+        self._settings = [setting for setting in targets if setting.holder is None]
         self._before = [setting.state[setting.name] for setting in self._settings]
         self._after = Edits((), {name: (after, before) for name, (before, after) in edits.all_attributes.items()})
         resized = edits.removal or any(edit.shape != edit.shape_after for edit in edits.tensors)
         noted = list(configurations(walked)) if resized else []
-        self._swaps = _object_swaps(walked, [setting for setting in every if setting.holder is not None], noted)
+        self._swaps = _object_swaps(walked, [setting for setting in targets if setting.holder is not None], noted)
         self.copies = {id(old): new for _, _, old, new in self._swaps}  # of the plain objects, by their identity
 
     def cut(self) -> Iterator[Write]:
@@ -285,17 +285,17 @@ class EditedAttributes:
     restore = undo
 
 
-class PlainTensors:
+class PlainTensors(ReceiptPart):
     """Tensors in plain attributes; they are replaced, and the old ones come back with their containers.
 
     `copies` are those of plain objects that other parts of the cut put in place.
     """
 
-    def __init__(self, found: Sequence[TensorTarget], copies: Mapping[int, Any]) -> None:
-        self._targets = found
-        self._locations = [held for place in found for held in place.attribute_locations]
+    def __init__(self, targets: Sequence[TensorTarget], copies: Mapping[int, object]) -> None:
+        self._targets = targets
+        self._locations = [held for target in targets for held in target.attribute_locations]
         self._swaps = attribute_swaps(
-            self._locations, {id(place.tensor): place.edit.slice(place.tensor) for place in found}, copies
+            self._locations, {id(target.tensor): target.edit.slice(target.tensor) for target in targets}, copies
         )
         self._before = [each._replace(value=each.state[each.attribute]) for each in self._swaps]
 
@@ -309,8 +309,8 @@ class PlainTensors:
     def restore(self, walked: Walk) -> Iterator[Write]:
         """Put the old tensors back, except where the remaining slices were changed since."""
         whole = {
-            id(place.tensor): place.edit.scatter(now, place.tensor)
-            for place, now in zip(self._targets, self._current_tensors(walked), strict=True)
+            id(target.tensor): target.edit.scatter(now, target.tensor)
+            for target, now in zip(self._targets, self._current_tensors(walked), strict=True)
         }
         whole = {id(each.tensor): whole[id(each.tensor)] for each in self._targets
                  if not torch.equal(whole[id(each.tensor)], each.tensor)}  # fmt: skip
@@ -322,18 +322,18 @@ class PlainTensors:
     def _current_tensors(self, walked: Walk) -> list[torch.Tensor]:
         if not self._targets:
             return []
-        after = Edits(tuple(TensorEdit(place.edit.names, place.edit.shape_after, {}) for place in self._targets))
-        return [place.tensor for place in locate_tensors(walked, after)]
+        after = Edits(tuple(TensorEdit(target.edit.names, target.edit.shape_after, {}) for target in self._targets))
+        return [target.tensor for target in locate_tensors(walked, after)]
 
 
 def _object_swaps(
-    walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[Any]
-) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    walked: Walk, edited: Iterable[AttributeTarget], noted: Iterable[object]
+) -> list[tuple[Attributes, str, object, object]]:
     """The replacements of edited plain objects: state, attribute, old object, edited copy.
 
     The copies of those that are `noted` say that they are of a cut model.
     """
-    copies: dict[int, tuple[Any, Any]] = {}
+    copies: dict[int, tuple[object, object]] = {}
     for old in noted:
         if id(old) not in copies:
             copies[id(old)] = old, _shallow_copy(old)
@@ -352,7 +352,7 @@ def _object_swaps(
     ]  # fmt: skip
 
 
-def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int = MAX_DEPTH) -> Any:
+def _copy_with_edits(holder: object, copies: dict[int, tuple[object, object]], depth: int = MAX_DEPTH) -> object:
     """The edited copy of a plain object, or of one that holds an edited object; else the object itself."""
     if not is_plain_object(holder) or not depth:
         return holder
@@ -369,7 +369,7 @@ def _copy_with_edits(holder: Any, copies: dict[int, tuple[Any, Any]], depth: int
     return copies[id(holder)][1] if id(holder) in copies else holder
 
 
-def _shallow_copy(holder: Any) -> Any:
+def _shallow_copy(holder: object) -> object:
     """A shallow copy; raises `CutError` for objects that cannot be copied."""
     try:
         new = copy.copy(holder)
@@ -383,7 +383,7 @@ def _shallow_copy(holder: Any) -> Any:
     return new
 
 
-class RecurrentWeights:
+class RecurrentWeights(ReceiptPart):
     """The weights of recurrent layers on CUDA, which cuDNN needs in one block of memory."""
 
     def __init__(self, layers: list[nn.RNNBase]) -> None:
@@ -392,10 +392,7 @@ class RecurrentWeights:
     def cut(self) -> Iterator[Write]:
         return (Write(partial(_flatten, layer), False, True) for layer in self._layers)
 
-    def undo(self, walked: Walk) -> tuple[Write, ...]:
-        return ()  # they go back to the piece that they had
-
-    def restore(self, walked: Walk) -> Iterator[Write]:
+    def restore(self, walked: Walk) -> Iterator[Write]:  # `undo` gives them the memory that they had
         return self.cut()
 
 
@@ -404,30 +401,29 @@ def _flatten(layer: nn.RNNBase, wanted: bool) -> None:
         layer.flatten_parameters()
 
 
-def layers_to_flatten(walked: Walk, found: Iterable[TensorTarget]) -> list[nn.RNNBase]:
+def layers_to_flatten(walked: Walk, targets: Iterable[TensorTarget]) -> list[nn.RNNBase]:
     """The recurrent layers on CUDA with an edited weight."""
-    edited = {id(state) for place in found if place.tensor.is_cuda for state, _ in place.owners}
+    edited = {id(state) for target in targets if target.tensor.is_cuda for state, _ in target.owners}
     return [each for each in walked.modules if isinstance(each, nn.RNNBase) and id(module_state(each)) in edited]
 
 
 def flattening_edits(walked: Walk, layers: Iterable[nn.RNNBase], edits: Edits) -> list[TensorEdit]:
     """Edits without changes for weights that only flattening moves."""
     edited = {name for edit in edits.tensors for name in edit.names}
-    states = {id(module_state(layer)) for layer in layers}
-    names: dict[int, list[str]] = {}
-    tensors: dict[int, torch.Tensor] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()):
-        names.setdefault(id(held.tensor), []).append(held.name)
-        if id(held.state) in states and held.name not in edited:
-            tensors[id(held.tensor)] = held.tensor
-    return [TensorEdit(tuple(names[key]), tuple(tensor.shape), {}) for key, tensor in tensors.items()]
+    weights = {id(tensor) for layer in layers for tensor in registered_tensors(module_state(layer)).values()}
+    every = tensors_with_names(walked) if weights else []
+    return [
+        TensorEdit(names, tuple(tensor.shape), {})
+        for tensor, names in every
+        if id(tensor) in weights and edited.isdisjoint(names)
+    ]
 
 
-class UncutTensors:
+class UncutTensors(ReceiptPart):
     """Parameters, buffers and gradients that the cut does not change; `undo` takes back later training."""
 
     def __init__(self, walked: Walk, edited: Iterable[TensorTarget], computed: Iterable[ComputedTensor]) -> None:
-        theirs = {id(place.tensor) for place in edited} | {id(each.tensor) for each in computed}
+        theirs = {id(target.tensor) for target in edited} | {id(each.tensor) for each in computed}
         self._snapshot = Snapshot()
         self._parameters: dict[str, nn.Parameter] = {}
         self._tensors: list[torch.Tensor] = []
@@ -444,7 +440,7 @@ class UncutTensors:
                     self._snapshot.record_entry(state[BUFFERS], name)
             self._record_attributes(state, theirs)
 
-    def _record_attributes(self, state: dict[str, Any], theirs: Container[int]) -> None:
+    def _record_attributes(self, state: Attributes, theirs: Container[int]) -> None:
         """Record tensors in plain attributes, and the weight lists of recurrent layers."""
         for name, value in state.items():
             listed = name == FLAT_WEIGHTS and isinstance(value, list)
@@ -455,8 +451,7 @@ class UncutTensors:
             if name == FLAT_WEIGHT_REFS and isinstance(value, list):
                 self._snapshot.record_references(state, name)
 
-    def tensors(self, way: str) -> list[torch.Tensor]:
-        """The tensors that `undo` may write to."""
+    def tensors(self, way: Way) -> list[torch.Tensor]:
         return self._tensors if way == "undo" else []
 
     def undo(self, walked: Walk) -> Iterator[Write]:
@@ -465,6 +460,3 @@ class UncutTensors:
             if now.get(name) is not parameter:
                 raise _replaced_parameter_error(name)
         return self._snapshot.writes()
-
-    def restore(self, walked: Walk) -> tuple[Write, ...]:
-        return ()

@@ -120,8 +120,8 @@ class TensorReceipt:
 
     def __repr__(self) -> str:
         done = "cut" if isinstance(self.change, CutTensor) else "zeroed"
-        gone = {at: self.change.edit.shape[at] - len(kept) for at, kept in self.change.edit.kept.items()}
-        what = ", ".join(f"{count} of {self.change.edit.shape[at]} in dimension {at}" for at, count in gone.items())
+        removed = {at: self.change.edit.shape[at] - len(kept) for at, kept in self.change.edit.kept.items()}
+        what = ", ".join(f"{count} of {self.change.edit.shape[at]} in dimension {at}" for at, count in removed.items())
         return f"<TensorReceipt: {done} {what}{', spent' if self.spent else ''}>"
 
 
@@ -275,7 +275,7 @@ def _unnamed_edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> Tenso
     if not -tensor.dim() <= dim < tensor.dim():
         raise CutError(f"the tensor has shape {list(tensor.shape)}: there is no dimension {dim}")
     at = dim % tensor.dim()
-    stays = ~position_mask(index, tensor.shape[at], f"dimension {at} of the tensor")
-    if not stays.any():
+    kept = ~position_mask(index, tensor.shape[at], f"dimension {at} of the tensor")
+    if not kept.any():
         raise CutError(f"dimension {at} of the tensor would lose all of its positions: leave one at least")
-    return TensorEdit((UNNAMED,), tuple(tensor.shape), {at: np.flatnonzero(stays)})
+    return TensorEdit((UNNAMED,), tuple(tensor.shape), {at: np.flatnonzero(kept)})

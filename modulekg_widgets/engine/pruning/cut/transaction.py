@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import setitem
-from typing import Any, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit, as_inte
 from modulekg_widgets.engine.residuals.module_removal import remove_modules
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import has_strided_memory
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, FLAT_WEIGHTS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.threads import current_use, training_thread
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -27,33 +28,35 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import (
 )
 
 T = TypeVar("T")
+Value = TypeVar("Value")
+Items = dict[Any, Any] | list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(Generic[Value]):
     """One assignment; `assign` may run twice, also after an interrupted run."""
 
-    assign: Callable[[Any], object]
-    before: Any
-    after: Any
+    assign: Callable[[Value], object]
+    before: Value
+    after: Value
 
 
-def item_write(container: Any, key: Any, after: Any) -> Write:
+def item_write(container: MutableMapping[Any, Any] | list[Any], key: Any, after: object) -> Write:
     """A write of an existing item of a dictionary or list."""
-    return Write(partial(setitem, container, key), container[key], after)
+    return Write(partial(container.__setitem__, key), container[key], after)
 
 
-def attribute_write(owner: Any, name: str, after: Any) -> Write:
+def attribute_write(owner: object, name: str, after: object) -> Write:
     """A write of an existing attribute."""
     return Write(partial(setattr, owner, name), getattr(owner, name), after)
 
 
-def contents_write(container: Any, after: Any) -> Write:
+def contents_write(container: Items, after: Items) -> Write:
     """A write of the whole content of a dictionary or list."""
     return Write(partial(_refill, container), container.copy(), after)
 
 
-def _refill(container: Any, after: Any) -> None:
+def _refill(container: Items, after: Items) -> None:
     container.clear()
     (container.update if isinstance(container, dict) else container.extend)(after)
 
@@ -108,10 +111,10 @@ def _roll_back(writes: Sequence[Write]) -> None:
 _ABSENT = object()
 
 
-class WeakReferenceLists(list[Any]):
+class WeakReferenceLists(list[tuple[Attributes, str, list[object], list[object]]]):
     """Lists of weak references, which are dropped when a receipt is copied or pickled."""
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[type, tuple[()]]:
         return WeakReferenceLists, ()
 
 
@@ -119,14 +122,14 @@ class Snapshot:
     """Recorded contents of dictionaries and lists, and bytes of tensors."""
 
     def __init__(self) -> None:
-        self._contents: list[tuple[Any, Any]] = []
-        self._entries: list[tuple[dict[str, Any], str, Any]] = []
+        self._contents: list[tuple[Items, Items]] = []
+        self._entries: list[tuple[Attributes, str, object]] = []
         self._gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._bytes: list[tuple[str, torch.Tensor, torch.Tensor]] = []
         self._recorded_ids: set[int] = set()
         self._references = WeakReferenceLists()
 
-    def record(self, name: str, value: Any, by_identity: Container[int] = ()) -> None:
+    def record(self, name: str, value: object, by_identity: Container[int] = ()) -> None:
         """Record all that a container holds; tensors with an id in `by_identity` are not copied."""
         if id(value) in self._recorded_ids or id(value) in by_identity:
             return
@@ -135,15 +138,15 @@ class Snapshot:
         elif isinstance(value, dict | list):
             self._recorded_ids.add(id(value))
             self._contents.append((value, value.copy()))
-        inside = value.values() if isinstance(value, dict) else value
-        for part in inside if isinstance(value, dict | list | tuple) else ():
+        parts: Iterable[object] = value.values() if isinstance(value, dict) else ()
+        for part in value if isinstance(value, list | tuple) else parts:
             self.record(name, part, by_identity)
 
-    def record_entry(self, container: dict[str, Any], key: str) -> None:
+    def record_entry(self, container: Attributes, key: str) -> None:
         """Record the object at a key."""
         self._entries.append((container, key, container[key]))
 
-    def record_references(self, container: dict[str, Any], key: str) -> None:
+    def record_references(self, container: Attributes, key: str) -> None:
         """Record the list of weak references at a key."""
         self._references.append((container, key, container[key], container[key].copy()))
 
@@ -184,7 +187,7 @@ class Snapshot:
             yield attribute_write(tensor, "grad", before)
 
 
-def _set_or_delete(container: dict[str, Any], key: str, value: Any) -> None:
+def _set_or_delete(container: Attributes, key: str, value: object) -> None:
     if value is _ABSENT:
         container.pop(key, None)
     else:
@@ -220,25 +223,25 @@ Slicer = Callable[[TensorEdit, Tensor], Tensor]
 
 
 def apply_edits(
-    walk: Walk, stage: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
+    walk: Walk, sandbox: Sandbox, edits: Edits, slice_of: Slicer, others: Mapping[str, Tensor] | None = None
 ) -> None:
     """Apply edits to the modules of a sandbox; `others` are further tensors by name."""
     new: dict[int, Tensor] = {}
-    found = locate_tensors(walk, edits)
-    for place in found:
-        new[id(place.tensor)] = stage.hold(
-            place.tensor, _as_parameter_like(place.tensor, slice_of(place.edit, place.tensor))
+    targets = locate_tensors(walk, edits)
+    for target in targets:
+        new[id(target.tensor)] = sandbox.hold(
+            target.tensor, _as_parameter_like(target.tensor, slice_of(target.edit, target.tensor))
         )
     for held in list(named_registered_tensors(walk, walk.all_paths())) if new or others else ():
         if id(held.tensor) not in new and others is not None and held.name in others:  # what goes may have no others
-            new[id(held.tensor)] = stage.hold(held.tensor, _as_parameter_like(held.tensor, others[held.name]))
+            new[id(held.tensor)] = sandbox.hold(held.tensor, _as_parameter_like(held.tensor, others[held.name]))
         if id(held.tensor) in new:
             held.state[PARAMETERS if held.kind == PARAMETER else BUFFERS][held.attribute] = new[id(held.tensor)]
     set_unregistered_tensors(
         walk,
         {
             **(others or {}),
-            **{each.name: new[id(each.tensor)] for place in found for each in place.attribute_locations},
+            **{each.name: new[id(each.tensor)] for target in targets for each in target.attribute_locations},
         },
     )
     if any(FLAT_WEIGHTS in state for state in walk.states):

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from modulekg_widgets.engine.pruning.importance.members import reading_dims
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
+from modulekg_widgets.engine.torch_runtime.private import OpOverload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import model_tensors_by_name
 
@@ -93,7 +95,7 @@ class Activation(Criterion):
 
     def __init__(
         self,
-        batches: Iterable[Any] | None = None,
+        batches: Iterable[object] | None = None,
         statistic: str = "std",
         *,
         weighted: bool = True,
@@ -114,13 +116,13 @@ class Activation(Criterion):
         weights = weights_of(axes, "activation")
         readings = ActivationSums(index_sums, STATISTICS[self.statistic])
         calibration = Calibration(axes.graph, self.batches, self.training)
-        calibration.run(lambda stage: _recording_activations(readings, stage))
+        calibration.run(lambda sandbox: _recording_activations(readings, sandbox))
         readings.add_to_index_sums()
-        found = means_or_magnitudes(index_sums)
+        scores = means_or_magnitudes(index_sums)
         if self.weighted:
             for atom, lengths in input_weight_norms(axes, index_sums.counted_atoms, weights).items():
-                found[atom] = found[atom] * lengths
-        return found
+                scores[atom] = scores[atom] * lengths
+        return scores
 
 
 def input_weight_norms(axes: Axes, terms: Sequence[Term], weights: Mapping[DataNode, tuple[Tensor]]) -> Scores:
@@ -183,12 +185,12 @@ class ActivationSums:
                 places.append((level, node, at, layout.atoms))
                 for atom in layout.atoms:
                     best[atom] = min(level, best.get(atom, level))
-        found: dict[DataNode, dict[int, set[Term]]] = {}
+        chosen: dict[DataNode, dict[int, set[Term]]] = {}
         for level, node, at, every in places:
             own = {atom for atom in every if best[atom] == level}
             if own:
-                found.setdefault(node, {}).setdefault(at, set()).update(own)
-        return found
+                chosen.setdefault(node, {}).setdefault(at, set()).update(own)
+        return chosen
 
     # -------------------------------------------------------------- reading
 
@@ -227,14 +229,14 @@ def _first_result(operator: OperatorNode) -> DataNode | None:
 class _ActivationMode(OperatorMode):
     """Records the selected values during one forward pass."""
 
-    def __init__(self, readings: ActivationSums, stage: Sandbox) -> None:
+    def __init__(self, readings: ActivationSums, sandbox: Sandbox) -> None:
         super().__init__()
         self._readings = readings
         self._call_counts: Counter[str] = Counter()
         self._read: set[DataNode] = set()
         self._made: dict[int, tuple[TensorNames, Tensor]] = {}  # by address; what is held is not freed and taken again
         graph = readings.index_sums.axes.graph
-        walked = walk(graph.model).with_modules(stage.modules)
+        walked = walk(graph.model).with_modules(sandbox.modules)
         ranges = {}
         for held in model_tensors_by_name(walked, graph.state).values():
             node, tensor = graph.state.get(held.name), held.tensor
@@ -244,10 +246,12 @@ class _ActivationMode(OperatorMode):
         self._starts = sorted(ranges)
         self._ranges = ranges
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         out = func(*args, **(kwargs or {}))
-        given = list(tensors_in([*args, *(kwargs or {}).values()]))
-        names = [self._names(tensor) for tensor in given]
+        inputs = list(tensors_in([*args, *(kwargs or {}).values()]))
+        names = [self._names(tensor) for tensor in inputs]
         known = frozenset().union(*(each for each in names if each))
         if not known:
             return out
@@ -263,7 +267,7 @@ class _ActivationMode(OperatorMode):
         self._call_counts[key] += 1
         if number < len(calls):
             into, result = calls[number]
-            self._record(into, given[names.index(None)])
+            self._record(into, inputs[names.index(None)])
             if result is not None and results:
                 self._record(result, results[0])
         return out
@@ -288,8 +292,8 @@ class _ActivationMode(OperatorMode):
 
 
 @contextmanager
-def _recording_activations(readings: ActivationSums, stage: Sandbox) -> Iterator[None]:
+def _recording_activations(readings: ActivationSums, sandbox: Sandbox) -> Iterator[None]:
     """Record activations with recurrent layers as single operators, as in the trace."""
-    watch = _ActivationMode(readings, stage)
+    watch = _ActivationMode(readings, sandbox)
     with DecomposedLayers(), watch, WholeRecurrentLayers(watch):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,14 @@ from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors, set_mode
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import module_state, registered_tensors, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 ParameterPairs = dict[DataNode, tuple[Tensor, Tensor]]  # per parameter its values, and what belongs to each of them
-Loss = Callable[..., Any]
+Loss = Callable[..., object]
 ONE_BATCH_HINT = "to pass one batch of inputs and targets, write [(X, y)]"
 
 
@@ -36,7 +35,7 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
 
     Raises `CutError` when one is gone or has another shape than at the trace.
     """
-    found: dict[DataNode, Tensor] = {}
+    live: dict[DataNode, Tensor] = {}
     for node in dict.fromkeys(graph.state.values()):
         if not node.is_parameter and node not in more:
             continue
@@ -48,8 +47,8 @@ def live_parameters(graph: Dataflow, more: Collection[DataNode] = ()) -> dict[Da
                 f"the {node.kind} {printable(node.label)!r} {now}, at the trace it had {list(node.shape)}: "
                 "trace the model again as it is now"
             )
-        found[node] = tensor
-    return found
+        live[node] = tensor
+    return live
 
 
 def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
@@ -59,17 +58,17 @@ def weights_with_data(axes: Axes, reader: str) -> dict[DataNode, Tensor]:
 
 def parameters_with_data(graph: Dataflow, reader: str, more: Collection[DataNode] = ()) -> dict[DataNode, Tensor]:
     """The live parameters, and `more`; raises `CutError` on the meta device."""
-    found = live_parameters(graph, more)
-    for node, tensor in found.items():
+    live = live_parameters(graph, more)
+    for node, tensor in live.items():
         if tensor.is_meta:
             raise CutError(
                 f"{reader} reads the weights, and {printable(node.label)!r} is on the meta device: give the model data "
                 "first, as by to_empty and load_state_dict; importance='random' needs none"
             )
-    return found
+    return live
 
 
-def check_batches(batches: Any) -> None:
+def check_batches(batches: object) -> None:
     """Raise `CutError` for one batch instead of an iterable of batches."""
     if isinstance(batches, Tensor | Mapping):
         what = "a tensor, whose items would be the batches" if isinstance(batches, Tensor) else "one mapping"
@@ -81,7 +80,7 @@ def check_batches(batches: Any) -> None:
             raise CutError(f"batches is a pair of tensors of {len(inputs)} items, inputs and target: {ONE_BATCH_HINT}")
 
 
-def batch_count(batches: Iterable[Any]) -> int | None:
+def batch_count(batches: Iterable[object]) -> int | None:
     """The number of batches; None if it is unknown, as for a loader over a stream."""
     try:
         return len(batches) if isinstance(batches, Sized) else None
@@ -96,7 +95,7 @@ def check_samples(call: Call, which: str) -> None:
         raise CutError(f"{which} has no samples: leave it out, or let the loader drop it")
 
 
-def is_one_pair(batches: Any) -> bool:
+def is_one_pair(batches: object) -> bool:
     """True if the batches may be meant as one (inputs, target) pair."""
     return isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], Tensor)
 
@@ -112,7 +111,7 @@ class Calibration:
     def __init__(
         self,
         graph: Dataflow,
-        batches: Iterable[Any] | None,
+        batches: Iterable[object] | None,
         training: bool | None = None,
         seed: int = 0,
         more: Collection[DataNode] = (),
@@ -127,23 +126,25 @@ class Calibration:
 
     # ------------------------------------------------------------- passes
 
-    def run(self, watch: Callable[[Sandbox], Any]) -> int:
+    def run(self, watch: Callable[[Sandbox], AbstractContextManager[None]]) -> int:
         """Run every batch without gradients inside the context of `watch`; returns their number."""
 
-        def use(batch: Any) -> None:
-            args, kwargs = self._prepared_call(batch if self.batches is None else model_inputs(batch, self.graph.call))
-            with torch.no_grad(), watch(self.stage):
-                self._output(self.stage.model, args, kwargs)
+        def use(batch: object) -> None:
+            args, kwargs = self._prepared_call(
+                self.graph.call if self.batches is None else model_inputs(batch, self.graph.call)
+            )
+            with torch.no_grad(), watch(self.sandbox):
+                self._output(self.sandbox.model, args, kwargs)
 
         return self._run_batches(use)
 
     def gradients(self, loss: Loss, take: Callable[[ParameterPairs], None]) -> int:
         """Pass the parameters and their gradients to `take` for every batch; returns the number of batches."""
 
-        def use(batch: Any) -> None:
+        def use(batch: object) -> None:
             leaves, value = self._leaves_and_loss(batch, loss)
-            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-            take(_parameter_pairs(leaves, found))
+            gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+            take(_parameter_pairs(leaves, gradients))
 
         return self._run_batches(use)
 
@@ -156,7 +157,7 @@ class Calibration:
         """
         generator = seeded_generator(self.seed)
 
-        def use(batch: Any) -> None:
+        def use(batch: object) -> None:
             # the fused kernels of attention have no second derivative
             with MathAttention(), self._gated(gates) as (stand_ins, factors):
                 value = self._loss_with(batch, loss, stand_ins)
@@ -172,13 +173,13 @@ class Calibration:
     @contextmanager
     def _gated(self, gates: Gates) -> Iterator[tuple[dict[DataNode, Tensor], Tensor]]:
         """The parameters times their gates, all of which are 1, and the gates."""
-        copies = {node: self.stage.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
+        copies = {node: self.sandbox.of(tensor) for node, tensor in live_parameters(self.graph, self.more).items()}
         smooth = [copy for copy in copies.values() if _is_smooth(copy)]
         device = smooth[0].device if smooth else torch.device("cpu")
         is_double = any(copy.dtype in (torch.float64, torch.complex128) for copy in smooth)
         factors = torch.ones(gates.size, dtype=torch.float64 if is_double else torch.float32, device=device)
         factors.requires_grad_()
-        found = {}
+        scaled = {}
         try:
             for node, copy in copies.items():
                 if copy.is_inference():
@@ -188,13 +189,13 @@ class Calibration:
                     continue
                 factor = gates.factor(node, factors).to(copy.device, copy.dtype)
                 with torch.enable_grad():
-                    if self.stage.shadow is None or type(copy) not in (Tensor, nn.Parameter):
-                        found[node] = copy * factor
+                    if self.sandbox.shadow is None or type(copy) not in (Tensor, nn.Parameter):
+                        scaled[node] = copy * factor
                     else:  # in place, so that all that leads to it finds it, as what a recurrent layer holds beside
-                        found[node] = copy.mul_(factor)
-            yield {**copies, **found}, factors
+                        scaled[node] = copy.mul_(factor)
+            yield {**copies, **scaled}, factors
         finally:
-            for copy in found.values():
+            for copy in scaled.values():
                 copy.detach_()
 
     def _product(self, first: Tensor, factors: Tensor, along: Tensor) -> Tensor:
@@ -202,27 +203,27 @@ class Calibration:
         if not first.requires_grad:
             return torch.zeros_like(first)
         try:
-            (found,) = torch.autograd.grad((first * along).sum(), [factors], allow_unused=True, retain_graph=True)
+            (product,) = torch.autograd.grad((first * along).sum(), [factors], allow_unused=True, retain_graph=True)
         except RuntimeError as error:
             raise CutError(
                 f"importance 'hessian' needs second derivatives, and {self._name} has none: "
                 f"{printable(str(error), 200)}; take importance=Taylor(batches, loss)"
             ) from error
-        return torch.zeros_like(first) if found is None else found
+        return torch.zeros_like(first) if product is None else product
 
     # -------------------------------------------------------------- inside
 
-    def _run_batches(self, use: Callable[[Any], None]) -> int:
+    def _run_batches(self, use: Callable[[object], None]) -> int:
         """Run the batches in one sandbox of the model."""
         count = run_isolated(walk(self.graph.model).modules, (), partial(self._run_in_sandbox, use), ALL, self.seed)
         if not count:
             raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
         return count
 
-    def _run_in_sandbox(self, use: Callable[[Any], None], stage: Sandbox) -> int:
+    def _run_in_sandbox(self, use: Callable[[object], None], sandbox: Sandbox) -> int:
         count = 0
-        self.stage = stage
-        set_mode(stage.states, self.training)
+        self.sandbox = sandbox
+        set_mode(sandbox.states, self.training)
         for batch in [self.graph.call] if self.batches is None else self.batches:
             self._batch_label = "what the trace was called with" if self.batches is None else f"batch {count}"
             try:
@@ -239,42 +240,42 @@ class Calibration:
     def _name(self) -> str:
         return printable(type(self.graph.model).__name__)
 
-    def _leaves_and_loss(self, batch: Any, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
+    def _leaves_and_loss(self, batch: object, loss: Loss) -> tuple[dict[DataNode, Tensor], Tensor]:
         """Leaves that share the parameters' memory, and the loss as a function of them."""
         live = live_parameters(self.graph, self.more)
-        leaves = {node: self._leaf(self.stage.of(tensor)) for node, tensor in live.items()}
+        leaves = {node: self._leaf(self.sandbox.of(tensor)) for node, tensor in live.items()}
         value = self._loss_with(batch, loss, {**leaves, **self._usable_buffers(live)})
         return {node: leaf for node, leaf in leaves.items() if leaf.requires_grad}, value
 
     def _usable_buffers(self, live: Mapping[DataNode, Tensor]) -> dict[DataNode, Tensor]:
         """Copies of other buffers that were made in inference mode, which take no gradients."""
         others = [node for node in dict.fromkeys(self.graph.state.values()) if node.is_buffer and node not in live]
-        found = live_parameters(self.graph, others)
-        return {node: self.stage.of(found[node]).clone() for node in others if found[node].is_inference()}
+        buffers = live_parameters(self.graph, others)
+        return {node: self.sandbox.of(buffers[node]).clone() for node in others if buffers[node].is_inference()}
 
-    def _loss_with(self, batch: Any, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
+    def _loss_with(self, batch: object, loss: Loss, stand_ins: Mapping[DataNode, Tensor]) -> Tensor:
         """The loss of a batch with other tensors in place of the parameters."""
         inputs, target = inputs_and_target(batch, self.graph, loss)
         args, kwargs = self._prepared_call(inputs)
         named = {name: stand_ins[node] for name, node in self.graph.state.items() if node in stand_ins}
         with torch.enable_grad():
             run = torch.func.functional_call
-            output = self._output(run, (self.stage.model, named, args, kwargs), {"tie_weights": False})
-            given = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
+            output = self._output(run, (self.sandbox.model, named, args, kwargs), {"tie_weights": False})
+            targets = () if target is NO_TARGET else (self._prepared_call(((target,), {}))[0][0],)
             try:
-                value = loss(output, *given)
+                value = loss(output, *targets)
             except Exception as error:
                 raise CutError(
                     f"the loss stopped on the output of {self._name}: {type(error).__name__}: "
-                    f"{printable(str(error), 300)}; it is called as loss(output{', target' if given else ''})"
+                    f"{printable(str(error), 300)}; it is called as loss(output{', target' if targets else ''})"
                 ) from error
         return checked_loss(value, self._batch_label)
 
     def _leaf(self, copy: Tensor) -> Tensor:
         value = copy.clone() if copy.is_inference() else copy.detach()  # one of inference mode takes no gradients
-        return self.stage.hold(copy, value.requires_grad_(_is_smooth(copy)))
+        return self.sandbox.hold(copy, value.requires_grad_(_is_smooth(copy)))
 
-    def _output(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _output(self, run: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
         try:
             return run(*args, **kwargs)
         except ModuleKGError:
@@ -303,15 +304,15 @@ def _is_smooth(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _parameter_pairs(leaves: Mapping[DataNode, Tensor], found: Iterable[Tensor | None]) -> ParameterPairs:
+def _parameter_pairs(leaves: Mapping[DataNode, Tensor], gradients: Iterable[Tensor | None]) -> ParameterPairs:
     return {
         node: (leaf.detach(), value.detach())
-        for (node, leaf), value in zip(leaves.items(), found, strict=True)
+        for (node, leaf), value in zip(leaves.items(), gradients, strict=True)
         if value is not None
     }
 
 
-def checked_loss(value: Any, which: str) -> Tensor:
+def checked_loss(value: object, which: str) -> Tensor:
     """The loss as a scalar that depends on the parameters; raises `CutError` otherwise."""
     if not isinstance(value, Tensor):
         raise CutError(f"the loss gave a {printable(type(value).__name__)}: return a tensor of one number")
@@ -326,14 +327,14 @@ def finite_loss(value: Any, which: str) -> float:
     if isinstance(value, Tensor) and value.numel() != 1:
         raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
     try:
-        found = float(value.detach() if isinstance(value, Tensor) else value)
+        number = float(value.detach() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CutError(f"the loss gave a {printable(type(value).__name__)}: return one number, as its mean") from error
-    if not math.isfinite(found):
+    if not math.isfinite(number):
         raise CutError(
-            f"the loss of {which} is {found}: look for NaN or infinity in its inputs, its target and the weights"
+            f"the loss of {which} is {number}: look for NaN or infinity in its inputs, its target and the weights"
         )
-    return found
+    return number
 
 
 # ------------------------------------------------------------------ batches
@@ -341,7 +342,7 @@ def finite_loss(value: Any, which: str) -> float:
 NO_TARGET = object()  # no target
 
 
-def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, Any]:
+def inputs_and_target(batch: object, graph: Dataflow, loss: Loss) -> tuple[Call, object]:
     """The model inputs of a batch, and the target if the loss takes one."""
     wanted = _arguments_of(loss)
     if wanted is None:
@@ -349,9 +350,9 @@ def inputs_and_target(batch: Any, graph: Dataflow, loss: Loss) -> tuple[Call, An
     if wanted < 2:
         return model_inputs(batch, graph.call), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
+        what = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
         raise CutError(
-            f"the loss takes an output and a target, so batches are pairs (inputs, target), got {found}; "
+            f"the loss takes an output and a target, so batches are pairs (inputs, target), got {what}; "
             "several inputs go as ((first, second), target)"
         )
     return _as_traced_call(batch[0], graph.call), batch[1]
@@ -372,7 +373,7 @@ def _arguments_of(loss: Loss) -> int | None:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def model_inputs(batch: Any, traced: Call) -> Call:
+def model_inputs(batch: object, traced: Call) -> Call:
     """The model inputs of a batch, as in the traced call; further items are targets."""
     positional = traced[0]
     count = len(positional)
@@ -387,14 +388,14 @@ def model_inputs(batch: Any, traced: Call) -> Call:
     return _as_traced_call(batch[0] if len(batch) in (1, 2) else batch, traced)
 
 
-def _as_traced_call(inputs: Any, traced: Call) -> Call:
+def _as_traced_call(inputs: object, traced: Call) -> Call:
     """The inputs in the form of the traced call; keywords without tensors are passed on."""
     positional, named = traced
     settings = {name: value for name, value in named.items() if next(tensors(value), None) is None}
     takes_a_mapping = len(positional) == 1 and isinstance(positional[0], Mapping)
     if isinstance(inputs, Mapping) and not takes_a_mapping:
         return (), {**settings, **inputs}
-    several = isinstance(inputs, tuple | list) and len(positional) != 1
+    several = len(positional) != 1
     if isinstance(inputs, tuple) and len(inputs) == 1:  # what a call with one gets, unless that is a sequence itself
         several = several or not isinstance(positional[0], tuple | list)
-    return (tuple(inputs) if several else (inputs,)), settings
+    return (tuple(inputs) if several and isinstance(inputs, tuple | list) else (inputs,)), settings

@@ -75,12 +75,12 @@ class L1(Criterion):
         self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        found: Scores = {}
+        scores: Scores = {}
         for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l1"), self.members):
             index_sums = IndexSums(axes, some)
             index_sums.add_all(_magnitude, weights, index_sums.add_relative)
-            found.update(index_sums.means())
-        return found
+            scores.update(index_sums.means())
+        return scores
 
     def __repr__(self) -> str:
         return _repr("L1", self.members)
@@ -120,12 +120,12 @@ class L2(Criterion):
         self.members = check_members(members, votes)
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
-        found: Scores = {}
+        scores: Scores = {}
         for some, weights in members_by_atoms(axes, terms, weights_of(axes, "l2"), self.members):
             index_sums = IndexSums(axes, some)
             index_sums.add_all(squared, weights, index_sums.add)
-            found.update((atom, np.sqrt(means)) for atom, means in index_sums.means().items())
-        return found
+            scores.update((atom, np.sqrt(means)) for atom, means in index_sums.means().items())
+        return scores
 
     def __repr__(self) -> str:
         return _repr("L2", self.members)
@@ -197,10 +197,10 @@ class BNScale(Criterion):
 
 def means_or_magnitudes(index_sums: IndexSums) -> Scores:
     """The means of the sums, and magnitudes of the weights for axes without any summand."""
-    found = index_sums.means()
+    scores = index_sums.means()
     reached = set(index_sums.counted_atoms)
     silent = [atom for atom in index_sums.atoms if atom not in reached]
-    return {**found, **L1().scores(index_sums.axes, silent)} if silent else found
+    return {**scores, **L1().scores(index_sums.axes, silent)} if silent else scores
 
 
 def _repr(name: str, members: str) -> str:
@@ -231,25 +231,25 @@ class FPGM(Criterion):
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         weights = weights_of(axes, "fpgm")
         made = _output_dimensions(axes)
-        found = {}
+        scores = {}
         for term in map(find, terms):
             places = [(node, at) for node, at in axes.tensor_dims.get(term, ()) if node in weights]
             own = [place for place in places if place in made] or places
             rows = [rows_of(axes, term, node, at, weights[node][0]) for node, at in own]
-            found[term] = _distances([upcast(each) for each in rows]) if rows else np.zeros(term.size)
-        return found
+            scores[term] = _distances([upcast(each) for each in rows]) if rows else np.zeros(term.size)
+        return scores
 
 
 def _output_dimensions(axes: Axes) -> set[WeightDim]:
     """The weight dimensions along which a layer produces an axis; for tables those that data look up."""
-    found = set()
+    dims = set()
     having = scoring_weights(axes)
     for layer in Layers(axes.inference, buffers=True):
         out = set(atoms(layer.out)) if layer.weight in having else set()
         for at, term in enumerate(axes.inference.dims(layer.weight)):
             if not out.isdisjoint(atoms(term)):
-                found.add((layer.weight, at))
-    return found - reading_dims(axes)
+                dims.add((layer.weight, at))
+    return dims - reading_dims(axes)
 
 
 def _distances(members: Sequence[Tensor]) -> Vector:
@@ -278,8 +278,8 @@ def _squared_distances(some: Tensor, every: Tensor) -> Tensor:
 
 def weights_of(axes: Axes, name: str) -> dict[DataNode, tuple[Tensor]]:
     """The weights that the output depends on."""
-    found = weights_with_data(axes, f"importance {name!r}")
-    return {node: (tensor,) for node, tensor in found.items() if not axes.inference.is_idle(node)}
+    weights = weights_with_data(axes, f"importance {name!r}")
+    return {node: (tensor,) for node, tensor in weights.items() if not axes.inference.is_idle(node)}
 
 
 _ACCUMULATION_DTYPES = {torch.float32, torch.float64, torch.complex64, torch.complex128}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from modulekg_widgets.engine.pruning.importance.importance import Criterion, imp
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode
 
 
@@ -52,7 +51,7 @@ class ExpertUsage(Criterion):
     4
     """
 
-    def __init__(self, batches: Iterable[Any] | None = None, *, training: bool | None = None) -> None:
+    def __init__(self, batches: Iterable[object] | None = None, *, training: bool | None = None) -> None:
         check_batches(batches)
         self.batches = batches
         self.training = training
@@ -62,13 +61,13 @@ class ExpertUsage(Criterion):
         usage = {find(axis): np.zeros(axis.size) for axis in (*(c[2] for c in callees), *(e[2] for e in elements))}
         if usage:
             calibration = Calibration(axes.graph, self.batches, self.training)
-            calibration.run(lambda stage: _recording_usage(axes, callees, elements, usage, stage))
-        found: Scores = {}
+            calibration.run(lambda sandbox: _recording_usage(axes, callees, elements, usage, sandbox))
+        scores: Scores = {}
         for axis, sums in usage.items():
             for atom in set(terms).intersection(atoms(axis)):
-                found[atom] = sums[positions(axis, atom, axes.rank)].sum(axis=1)
-        rest = [term for term in terms if term not in found]
-        return {**found, **(L2().scores(axes, rest) if rest else {})}
+                scores[atom] = sums[positions(axis, atom, axes.rank)].sum(axis=1)
+        rest = [term for term in terms if term not in scores]
+        return {**scores, **(L2().scores(axes, rest) if rest else {})}
 
 
 ExpertCall = tuple[
@@ -79,14 +78,14 @@ ExpertCall = tuple[
 def _expert_calls(axes: Axes, terms: Sequence[Term]) -> list[ExpertCall]:
     """The innermost modules that are called with a choice from the requested axes."""
     chosen, asked = axes.inference.chosen, set(terms)
-    found: dict[Term, ExpertCall] = {}
+    calls: dict[Term, ExpertCall] = {}
     for node in axes.graph.modules.values():  # those inside come after those around them
         for call in node.calls[:1]:
-            for at, given in enumerate(call.inputs):
-                axis = chosen.axis_of(given)
-                if axis is not None and given.dim() == 2 and not asked.isdisjoint(atoms(axis)):
-                    found[axis] = (node, at, axis)
-    return list(found.values())
+            for at, value in enumerate(call.inputs):
+                axis = chosen.axis_of(value)
+                if axis is not None and value.dim() == 2 and not asked.isdisjoint(atoms(axis)):
+                    calls[axis] = (node, at, axis)
+    return list(calls.values())
 
 
 ListedExpert = tuple[ModuleNode, int, Term]  # a module, its place in its list, and the axis that this goes with
@@ -106,15 +105,15 @@ def _recording_usage(
     callees: Sequence[ExpertCall],
     elements: Sequence[ListedExpert],
     usage: dict[Term, Vector],
-    stage: Sandbox,
+    sandbox: Sandbox,
 ) -> Iterator[None]:
     """Add the module calls of a forward pass to the usage."""
-    own = dict(zip(map(id, walk(axes.graph.model).modules), stage.modules, strict=True))
+    own = dict(zip(map(id, walk(axes.graph.model).modules), sandbox.modules, strict=True))
     watched = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in callees}
     listed = {id(own[id(node.module)]): (at, usage[find(axis)]) for node, at, axis in elements}
     inside = False  # of a call that is made to see what each expert adds
 
-    def left(module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+    def left(module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
         nonlocal inside
         if id(module) in listed and output is not None:
             at, sums = listed[id(module)]
@@ -127,14 +126,14 @@ def _recording_usage(
             finally:
                 inside = False
 
-    with module_call_hooks(stage.copies, lambda module, args: None, left):
+    with module_call_hooks(sandbox.copies, lambda module, args: None, left):
         yield
 
 
-def _add_output_norms(module: nn.Module, args: Any, kwargs: Any, at: int, sums: Vector) -> None:
+def _add_output_norms(module: nn.Module, args: Args, kwargs: Kwargs, at: int, sums: Vector) -> None:
     """Call the experts with one choice in each row, and add the norm of each output row to its expert."""
-    given = [tensor for _, tensor in tensors((args, kwargs or {}))]
-    choice = given[at]
+    inputs = [tensor for _, tensor in tensors((args, kwargs or {}))]
+    choice = inputs[at]
     rows, count = choice.shape
 
     def alone(tensor: torch.Tensor) -> torch.Tensor:

@@ -38,14 +38,14 @@ class Gates:
     def factor(self, node: DataNode, gates: Tensor) -> Tensor:
         """The factor of a parameter, in a shape that broadcasts over it."""
         own = torch.cat([gates, gates.new_ones(1)])
-        found: Tensor | None = None
+        product: Tensor | None = None
         for at, places in self._factor_indices[node]:
             shape = [1] * node.dim()
             shape[at] = -1
             each = own[places.to(gates.device)].reshape(shape)
-            found = each if found is None else found * each
-        assert found is not None
-        return found
+            product = each if product is None else product * each
+        assert product is not None
+        return product
 
     def probes(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Probe vectors of random signs and zeros whose supports partition the indices, evenly on each axis.

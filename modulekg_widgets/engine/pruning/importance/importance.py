@@ -1,11 +1,23 @@
-"""The `Criterion` base class and the registry of importances, built-in and of users."""
+"""Importance of indices: the `Criterion` base class, and the registry of built-in and user criteria.
+
+An importance gives each index of an axis one number, larger for what matters more; a plan removes the
+smallest. There are two ways to write one: a function from a `Group`, an axis with the rows of all
+parameters along it, or a subclass of `Criterion`, which sees all axes at once. `mk.importance`
+registers either under a name; scoring.py calls them and checks the numbers. Built-in criteria are in
+criteria.py (weights), loss_criteria.py (gradients), activations.py and expert_usage.py (data).
+Scores of different axes are compared only after scoring.normalize_scores.
+
+    @mk.importance("largest")
+    def largest(group):
+        return sum(member.tensor.abs().amax(1) for member in group.members)
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 
@@ -16,9 +28,9 @@ from modulekg_widgets.engine.pruning.importance.index_sums import rows_of
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-Entry = TypeVar("Entry", bound=Callable[..., Any])
+Entry = TypeVar("Entry", bound=Callable[..., object])
 # a subclass of Criterion that can be made without arguments, or a function of a group
-criteria: Registry[Callable[..., Any]] = Registry("importance")
+criteria: Registry[Callable[..., object]] = Registry("importance")
 
 
 def importance(*names: str) -> Callable[[Entry], Entry]:
@@ -63,7 +75,7 @@ class Criterion(ABC):
     """A measure of the importance of indices; subclass it, or register a function with `mk.importance`."""
 
     @abstractmethod
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, Any]:
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> Mapping[Term, object]:
         """The importance of the indices of some axes.
 
         Parameters

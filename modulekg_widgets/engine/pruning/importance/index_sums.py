@@ -38,12 +38,12 @@ def marginals(element: ElementFunction, tensors: Sequence[Tensor], dims: Iterabl
                 rest = part.double() if rows < len(first) else part
             else:
                 rest += part
-    found = {0: torch.cat(heads)} if heads else {}
+    sums = {0: torch.cat(heads)} if heads else {}
     for dim in wanted - {0}:
         assert rest is not None
         others = tuple(at for at in range(rest.dim()) if at != dim - 1)
-        found[dim] = rest.sum(others) if others else rest
-    return found
+        sums[dim] = rest.sum(others) if others else rest
+    return sums
 
 
 class IndexLayout:
@@ -111,8 +111,8 @@ def _entries(term: Term) -> Iterator[tuple[Term, Ints, Ints]]:
 
 
 def _concatenate(parts: Iterable[Ints]) -> Ints:
-    found = list(parts)
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    arrays = list(parts)
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
 
 
 def _start_offsets(every: Sequence[Term]) -> Ints:
@@ -177,7 +177,7 @@ class IndexSums:
 
         With `dimensions` for these dimensions only.
         """
-        found: list[tuple[IndexLayout, int]] = []
+        added: list[tuple[IndexLayout, int]] = []
         vectors: list[Tensor] = []
         for node, tensors in weights.items():
             layouts = self.layouts(node)
@@ -185,22 +185,22 @@ class IndexSums:
                 layouts = {at: layout for at, layout in layouts.items() if (node, at) in dimensions}
             if layouts:
                 for at, sums in marginals(element, tensors, layouts).items():
-                    found.append((layouts[at], tensors[0].numel() // len(sums)))
+                    added.append((layouts[at], tensors[0].numel() // len(sums)))
                     vectors.append(sums)
         for layout, parts in self._list_elements(weights) if dimensions is None else ():
-            found.append((layout, parts[0][0].numel()))
+            added.append((layout, parts[0][0].numel()))
             vectors.append(torch.stack([_total(element, tensors) for tensors in parts]))
-        for (layout, depth), vector in zip(found, to_numpy(vectors), strict=True):
+        for (layout, depth), vector in zip(added, to_numpy(vectors), strict=True):
             count(layout, layout.fold(vector), depth)
 
     def _list_elements(
-        self, given: Mapping[DataNode, Sequence[Tensor]]
+        self, values: Mapping[DataNode, Sequence[Tensor]]
     ) -> Iterator[tuple[IndexLayout, list[Sequence[Tensor]]]]:
         """The tensors of list elements that belong to requested atoms, as if they were stacked."""
         for axis, nodes in ListElements(self.axes).parallel_tensors():
             layout = self.layout(axis.term)
-            if layout is not None and all(node in given for node in nodes):
-                yield layout, [given[node] for node in nodes]
+            if layout is not None and all(node in values for node in nodes):
+                yield layout, [values[node] for node in nodes]
 
     # --------------------------------------------------------------- results
 
@@ -225,8 +225,8 @@ class IndexSums:
 
 def _total(element: ElementFunction, tensors: Sequence[Tensor]) -> Tensor:
     """The sum of an elementwise function over tensors of one shape."""
-    given = [tensor.reshape(-1) for tensor in tensors]
-    return marginals(element, given, [0])[0].double().sum()
+    values = [tensor.reshape(-1) for tensor in tensors]
+    return marginals(element, values, [0])[0].double().sum()
 
 
 def relative_to_mean(values: Vector) -> Vector:
@@ -246,12 +246,12 @@ def to_numpy(vectors: Sequence[Tensor]) -> list[Vector]:
 
 def positions_of(term: Term, atom: Term) -> Ints:
     """(atom.size, k): row i holds the positions of index i in a dimension, ascending in each occurrence of the atom."""
-    found = [
+    columns = [
         positions[np.argsort(index, kind="stable")].reshape(atom.size, -1)
         for other, positions, index in _entries(term)
         if other is find(atom)
     ]
-    return np.concatenate(found, axis=1) if found else np.empty((atom.size, 0), dtype=np.int64)
+    return np.concatenate(columns, axis=1) if columns else np.empty((atom.size, 0), dtype=np.int64)
 
 
 def rows_of(axes: Axes, term: Term, node: DataNode, at: int, tensor: Tensor) -> Tensor:

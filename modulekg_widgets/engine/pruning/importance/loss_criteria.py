@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +63,7 @@ class Taylor(Criterion):
     """
 
     def __init__(
-        self, batches: Iterable[Any] | None = None, loss: Loss | None = None, *, training: bool | None = None
+        self, batches: Iterable[object] | None = None, loss: Loss | None = None, *, training: bool | None = None
     ) -> None:
         check_batches(batches)
         if (batches is None) != (loss is None):
@@ -83,8 +82,8 @@ class Taylor(Criterion):
             index_sums.add_all(_first_order, _with_gradients(weights), index_sums.add)
             return index_sums.sums()
 
-        def take(found: ParameterPairs) -> None:
-            index_sums.add_all(_first_order, found, index_sums.add)
+        def take(pairs: ParameterPairs) -> None:
+            index_sums.add_all(_first_order, pairs, index_sums.add)
 
         count = Calibration(axes.graph, self.batches, self.training, more=axes.weight_buffers).gradients(
             self.loss, take
@@ -93,17 +92,17 @@ class Taylor(Criterion):
 
 
 def _with_gradients(weights: Mapping[DataNode, tuple[Tensor]]) -> dict[DataNode, tuple[Tensor, Tensor]]:
-    found = {}
+    pairs = {}
     for node, (weight,) in weights.items():
         gradient = weight.grad
         if gradient is not None:
-            found[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
-    if not found:
+            pairs[node] = (weight, gradient.to_dense() if gradient.is_sparse else gradient)
+    if not pairs:
         raise CutError(
             "importance 'taylor' reads the parameters' .grad, and none has any: call loss.backward() first, or pass "
             "importance=Taylor(batches, loss), which runs its own passes"
         )
-    return found
+    return pairs
 
 
 @importance("hessian")
@@ -149,7 +148,7 @@ class Hessian(Criterion):
 
     def __init__(
         self,
-        batches: Iterable[Any] | None = None,
+        batches: Iterable[object] | None = None,
         loss: Loss | None = None,
         *,
         samples: int = 16,
@@ -173,15 +172,15 @@ class Hessian(Criterion):
             )
         weights_of(axes, "hessian")
         gates = Gates(axes, terms)
-        found = np.zeros(gates.size)
+        sums = np.zeros(gates.size)
 
         def take(first: Tensor, second: Tensor) -> None:
-            found[:] += (0.5 * second - first).cpu().double().numpy()
+            sums[:] += (0.5 * second - first).cpu().double().numpy()
 
         count = Calibration(axes.graph, self.batches, self.training, self.seed, axes.weight_buffers).gate_derivatives(
             gates, self.loss, self.samples, take
         )
-        return gates.by_atom(np.abs(found) / count)
+        return gates.by_atom(np.abs(sums) / count)
 
 
 def _first_order(weight: Tensor, gradient: Tensor) -> Tensor:

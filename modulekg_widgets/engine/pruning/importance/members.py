@@ -61,14 +61,16 @@ def scoring_weights(axes: Axes) -> set[DataNode]:
     """
     layers = Layers(axes.inference, buffers=True)
     depends = _input_dependent_values(axes)
-    found = set(_gains(axes, layers))
+    weights = set(_gains(axes, layers))
     for operator in axes.graph.operators:
         for weight in _weights_on_data_path(operator, layers, depends):
-            found.update(_source_parameters(weight, layers))
-        found.update(layer.weight for layer in layers.at.get(operator.index, ()) if layer.weight in axes.weight_buffers)
+            weights.update(_source_parameters(weight, layers))
+        weights.update(
+            layer.weight for layer in layers.at.get(operator.index, ()) if layer.weight in axes.weight_buffers
+        )
     for _, nodes in ListElements(axes).parallel_tensors():
-        found.update(nodes if not found.isdisjoint(nodes) else ())
-    return found
+        weights.update(nodes if not weights.isdisjoint(nodes) else ())
+    return weights
 
 
 def weights_along(axes: Axes) -> Counter[Term]:
@@ -92,11 +94,11 @@ def _weights_on_data_path(operator: OperatorNode, layers: Layers, depends: set[i
 
 def _input_dependent_values(axes: Axes) -> set[int]:
     """The indices of the values that depend on an input."""
-    found = {node.index for node in axes.graph.values if node.kind == INPUT}
+    dependent = {node.index for node in axes.graph.values if node.kind == INPUT}
     for operator in axes.graph.operators:
-        if any(node.index in found for node in operator.inputs):
-            found.update(node.index for node in operator.outputs)
-    return found
+        if any(node.index in dependent for node in operator.inputs):
+            dependent.update(node.index for node in operator.outputs)
+    return dependent
 
 
 def _weight_operands(layer: Layer, operator: OperatorNode, layers: Layers) -> Iterator[DataNode]:
@@ -127,7 +129,7 @@ def gains(axes: Axes) -> list[DataNode]:
 
 
 def _gains(axes: Axes, layers: Layers) -> list[DataNode]:
-    found: dict[DataNode, None] = {}
+    gains_of_layers: dict[DataNode, None] = {}
     for operator in axes.graph.operators:
         gain = None
         traits = layers.traits(operator)
@@ -138,8 +140,8 @@ def _gains(axes: Axes, layers: Layers) -> list[DataNode]:
             gain = learnt[0] if len(learnt) == 1 < len(operator.inputs) else None
         own = None if gain is None else _source_parameter(gain, layers)
         if own is not None:
-            found[own] = None
-    return list(found)
+            gains_of_layers[own] = None
+    return list(gains_of_layers)
 
 
 def _source_parameter(node: DataNode, layers: Layers) -> DataNode | None:
@@ -163,12 +165,12 @@ def _only_moves_elements(operator: OperatorNode, layers: Layers) -> bool:
 def reading_dims(axes: Axes) -> set[WeightDim]:
     """The weight dimensions through which layers read their input."""
     layers = Layers(axes.inference, buffers=True)
-    found: set[WeightDim] = set()
+    dims: set[WeightDim] = set()
     for layer in layers:
         for operator in layer.calls:
             for form in _weight_operands(layer, operator, layers):
-                found.update((layer.weight, at) for at in _reading_dims_of(layer, form, operator, layers))
-    return found
+                dims.update((layer.weight, at) for at in _reading_dims_of(layer, form, operator, layers))
+    return dims
 
 
 def _reading_dims_of(layer: Layer, form: DataNode, operator: OperatorNode, layers: Layers) -> Sequence[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.errors import CutError, pluralize, printable
 from modulekg_widgets.engine.pruning.importance.calibration import parameters_with_data
 from modulekg_widgets.engine.pruning.importance.index_sums import IndexSums
-from modulekg_widgets.engine.tracing.dataflow import DataNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 Tensor = torch.Tensor
 
@@ -58,7 +58,7 @@ class GroupLasso:
     >>> (model(torch.randn(1, 4)).sum() + penalty()).backward()
     """
 
-    def __init__(self, graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> None:
+    def __init__(self, graph: Axes | Dataflow, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> None:
         every = graph if isinstance(graph, Axes) else getattr(graph, "axes", None)
         if not isinstance(every, Axes):
             raise CutError(f"a group lasso is over the axes of a traced graph, got {printable(type(graph).__name__)}")
@@ -92,9 +92,9 @@ class GroupLasso:
     def norms(self) -> dict[str, Tensor]:
         """The norm ‖w‖₂ of each index by axis: (size,), without gradients."""
         with torch.no_grad():
-            found = self._norms()
+            norms = self._norms()
         starts = self._index_sums.starts
-        return {axis.name: found[starts[axis.term] : starts[axis.term] + axis.size] for axis in self.axes}
+        return {axis.name: norms[starts[axis.term] : starts[axis.term] + axis.size] for axis in self.axes}
 
     def _norms(self) -> Tensor:
         live = parameters_with_data(self.graph, "a group lasso")
@@ -124,7 +124,7 @@ class GroupLasso:
         return f"<GroupLasso: {pluralize(len(self.axes), 'axis', 'axes')}, weight {self.weight:g}>"
 
 
-def group_lasso(graph: Any, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:
+def group_lasso(graph: Axes | Dataflow, axes: Iterable[Axis | str] | None = None, weight: float = 1e-4) -> Tensor:
     """The penalty of `GroupLasso` once; in a loop keep the object, which is faster.
 
     Parameters
@@ -160,10 +160,10 @@ def _squares(weight: Tensor) -> Tensor:
 
 def _selected_axes(every: Axes, wanted: Iterable[Axis | str]) -> list[Axis]:
     """The selected axes, each once; raises `CutError` for a frozen one."""
-    found: dict[Axis, None] = {}
+    selected: dict[Axis, None] = {}
     for entry in [wanted] if isinstance(wanted, str | Axis) else wanted:
         for axis in (every.of(entry.term) if isinstance(entry, Axis) else every[entry]).axes:
             if axis.frozen is not None:
                 raise CutError(f"axis {printable(axis.name)!r} cannot be cut, so no penalty helps: {axis.frozen}")
-            found[axis] = None
-    return list(found)
+            selected[axis] = None
+    return list(selected)

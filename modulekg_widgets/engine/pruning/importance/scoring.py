@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from modulekg_widgets.engine.pruning.importance.members import weights_along
 Floats = NDArray[np.float64]
 
 
-def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vector]:
+def score(axes: Axes, terms: Sequence[Term], importance: object) -> dict[Term, Vector]:
     """The importance of the indices of each atom: (atom.size,), finite; larger is more important.
 
     `importance` is a registered name, a `Criterion`, or a function from a `Group` to one number per index.
@@ -34,17 +33,17 @@ def score(axes: Axes, terms: Sequence[Term], importance: Any) -> dict[Term, Vect
     criterion = criterion_of(importance)
     name = _name_of(importance)
     try:
-        found = criterion.scores(axes, every)
+        scores = criterion.scores(axes, every)
     except ModuleKGError:
         raise
     except Exception as error:  # whatever a user's class raises
         raise CutError(f"importance {name} stopped: {_message(error)}") from error
-    if not isinstance(found, Mapping):
-        raise CutError(f"importance {name} gave a {printable(type(found).__name__)}: return a dict by atom")
-    missing = next((term for term in every if term not in found), None)
+    if not isinstance(scores, Mapping):
+        raise CutError(f"importance {name} gave a {printable(type(scores).__name__)}: return a dict by atom")
+    missing = next((term for term in every if term not in scores), None)
     if missing is not None:
         raise CutError(f"importance {name} gave nothing for axis {printable(axes.of(missing).name)!r}")
-    return {term: _checked(found[term], axes.of(term), name) for term in every}
+    return {term: _checked(scores[term], axes.of(term), name) for term in every}
 
 
 def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Vector]:
@@ -61,15 +60,15 @@ def normalize_scores(axes: Axes, scores: Mapping[Term, Vector]) -> dict[Term, Ve
 class _FunctionCriterion(Criterion):
     """A user's function, called axis by axis."""
 
-    def __init__(self, function: Callable[[Group], Any], name: str) -> None:
+    def __init__(self, function: Callable[[Group], object], name: str) -> None:
         self._function = function
         self._name = name
 
-    def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, Any]:
+    def scores(self, axes: Axes, terms: Sequence[Term]) -> dict[Term, object]:
         weights = weights_with_data(axes, f"importance {self._name}")
         return {term: self._score_group(Group(axes.of(term), axes, weights)) for term in terms}
 
-    def _score_group(self, group: Group) -> Any:
+    def _score_group(self, group: Group) -> object:
         try:
             return self._function(group)
         except Exception as error:
@@ -77,7 +76,7 @@ class _FunctionCriterion(Criterion):
             raise CutError(f"importance {self._name} stopped {where}: {_message(error)}") from error
 
 
-def criterion_of(importance: Any) -> Criterion:
+def criterion_of(importance: object) -> Criterion:
     """The criterion for a name, class or function; raises `CutError` for anything else."""
     entry = criteria[importance] if isinstance(importance, str) else importance
     if isinstance(entry, Criterion):
@@ -100,27 +99,27 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {printable(str(error), 300)}"
 
 
-def _name_of(importance: Any) -> str:
+def _name_of(importance: object) -> str:
     name = importance if isinstance(importance, str) else getattr(importance, "__name__", type(importance).__name__)
     return repr(printable(str(name)))
 
 
-def _checked(values: Any, axis: Axis, name: str) -> Vector:
+def _checked(values: object, axis: Axis, name: str) -> Vector:
     """The scores of an axis as float64 (size,); raises `CutError` for anything else."""
     where = f"importance {name} gave for axis {printable(axis.name)!r}"
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = values.numpy() if values.dtype is not torch.bfloat16 else values.float().numpy()
     try:
-        found = np.array(values, dtype=np.float64)
+        scores = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
         raise CutError(f"{where} {printable(repr(values))}: return {axis.size} numbers") from None
-    if found.shape != (axis.size,):
-        raise CutError(f"{where} the shape {list(found.shape)}: return [{axis.size}], one number per index")
-    if not np.isfinite(found).all():
-        bad = int(np.flatnonzero(~np.isfinite(found))[0])
+    if scores.shape != (axis.size,):
+        raise CutError(f"{where} the shape {list(scores.shape)}: return [{axis.size}], one number per index")
+    if not np.isfinite(scores).all():
+        bad = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise CutError(
-            f"{where} {found[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
+            f"{where} {scores[bad]} at index {bad}: scores are finite; look for NaN or infinity in "
             f"{', '.join(printable(member.name) for member in axis.members[:3])}"
         )
-    return found
+    return scores

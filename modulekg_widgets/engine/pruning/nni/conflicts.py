@@ -43,8 +43,8 @@ class Conflict:
 
     def __str__(self) -> str:
         asked = "; ".join(f"{printable(name)} asks for {_shortened(indices)}" for name, indices in self.asked.items())
-        goes = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
-        return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {goes}"
+        removed = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
+        return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {removed}"
 
 
 class FixedMasks(MaskDict):
@@ -131,10 +131,10 @@ def fix_conflicts(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_pr
     agreement = checked_agreement(reading, conv_prune_dim)
     fixed: MaskDict = {path: dict(targets) for path, targets in reading.source.items()}
     for mask in reading:
-        given = reading.source[mask.module][mask.target]
-        assert given is not None
+        mask_before = reading.source[mask.module][mask.target]
+        assert mask_before is not None
         keep = agreement.fixed_mask(mask)
-        fixed[mask.module][mask.target] = to_source_layout(keep, mask, reading, given, conv_prune_dim)
+        fixed[mask.module][mask.target] = to_source_layout(keep, mask, reading, mask_before, conv_prune_dim)
     return FixedMasks(fixed, list(find_conflicts(agreement)))
 
 
@@ -149,50 +149,52 @@ def find_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
 def _axis_conflict(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     asked = agreement.requested_zeros[atom]
     keep = agreement.keeps.get(atom)
-    goes = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
-    if not (asked & ~goes).any() and not goes.all():
+    removed = np.zeros(atom.size, dtype=bool) if keep is None else ~keep
+    if not (asked & ~removed).any() and not removed.all():
         return None
     axis = agreement.axes.of(atom)
     by_layer = _requests_by_layer(agreement, atom)
     if atom.frozen is not None:
         return Conflict(FROZEN, axis.name, by_layer, [], str(atom.frozen))
-    if goes.all():
+    if removed.all():
         return Conflict(EMPTY, axis.name, by_layer, [], "one index at least must stay")
     reason = "an index goes when all that make it mask it, or all that read it"
-    return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(goes).tolist(), reason)
+    return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(removed).tolist(), reason)
 
 
 def _requests_by_layer(agreement: MaskAgreement, atom: Term) -> dict[str, list[int]]:
     """The requested indices of each layer and tensor on an axis."""
-    found: dict[str, list[int]] = {}
+    by_layer: dict[str, list[int]] = {}
     for layer, sides in agreement.reading.sides.items():
         term = layer.into if agreement.conv_prune_dim == 1 else layer.out
         if atom in set(atoms(term)) and atom not in grouped_axes(sides):
-            found[layer.name] = []
-    for ask in agreement.requests:
-        if atom in ask.zeros:
-            indices = np.flatnonzero(ask.zeros[atom]).tolist()
-            found[ask.name] = sorted({*found.get(ask.name, ()), *indices})
-    return found
+            by_layer[layer.name] = []
+    for request in agreement.requests:
+        if atom in request.zeros:
+            indices = np.flatnonzero(request.zeros[atom]).tolist()
+            by_layer[request.name] = sorted({*by_layer.get(request.name, ()), *indices})
+    return by_layer
 
 
 def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
     """Group conflicts: a mask zeroes positions that belong to no fully masked index."""
     by_dimension: dict[object, list[MaskRequest]] = {}
-    for ask in agreement.requests:
-        covered = ask.alive | agreement.removed_positions(ask)
-        for atom, index in occurrences(ask.term):
-            if atom in ask.zeros:
-                covered |= np.where(index < 0, False, ask.zeros[atom][index])
-        if not covered.all() and ask.term.size > 1:
-            by_dimension.setdefault(_dimension_key(ask.term), []).append(ask)
-    for asks in by_dimension.values():
-        asked: dict[str, list[int]] = {}
-        for ask in asks:
-            asked[ask.name] = sorted({*asked.get(ask.name, ()), *np.flatnonzero(~ask.alive).tolist()})
-        name = format_term(asks[0].term, lambda atom: agreement.axes.of(atom).name)
-        goes = np.flatnonzero(agreement.removed_positions(asks[0])).tolist()
-        yield Conflict(GROUP, name, asked, goes, "the same positions must go in each group, or a whole group")
+    for request in agreement.requests:
+        covered = request.alive | agreement.removed_positions(request)
+        for atom, index in occurrences(request.term):
+            if atom in request.zeros:
+                covered |= np.where(index < 0, False, request.zeros[atom][index])
+        if not covered.all() and request.term.size > 1:
+            by_dimension.setdefault(_dimension_key(request.term), []).append(request)
+    for requests in by_dimension.values():
+        requested: dict[str, list[int]] = {}
+        for request in requests:
+            requested[request.name] = sorted(
+                {*requested.get(request.name, ()), *np.flatnonzero(~request.alive).tolist()}
+            )
+        name = format_term(requests[0].term, lambda atom: agreement.axes.of(atom).name)
+        removed = np.flatnonzero(agreement.removed_positions(requests[0])).tolist()
+        yield Conflict(GROUP, name, requested, removed, "the same positions must go in each group, or a whole group")
 
 
 def _dimension_key(term: Term) -> object:

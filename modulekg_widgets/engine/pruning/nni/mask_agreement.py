@@ -49,14 +49,14 @@ class MaskAgreement:
         self.conv_prune_dim = conv_prune_dim
         self.requests = list(_mask_requests(reading, conv_prune_dim))
         self.requested_zeros: Zeros = {}
-        for ask in self.requests:
-            _merge_zeros(self.requested_zeros, ask.zeros)
+        for request in self.requests:
+            _merge_zeros(self.requested_zeros, request.zeros)
         read = _MaskPropagation(self).zeros_at_readers
         self.keeps: KeepMasks = {}
         for atom, asked in self.requested_zeros.items():
-            goes = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
-            if atom.frozen is None and goes.any():
-                self.keeps[atom] = ~goes
+            removed = asked & ~read.get(atom, np.zeros(atom.size, dtype=bool))
+            if atom.frozen is None and removed.any():
+                self.keeps[atom] = ~removed
 
     @property
     def emptied_axes(self) -> list[Term]:
@@ -74,11 +74,12 @@ class MaskAgreement:
     def fixed_mask(self, mask: TensorMask) -> Tensor:
         """A mask without its ignored positions; a bias follows its weight."""
         back = torch.zeros_like(mask.keep)
-        for ask in self._by_node.get(mask.node, ()):
-            if ask.layer is not None:
-                back |= self.reading.sides[ask.layer].expand_to_weight(self.ignored_positions(ask), ask.side)  # type: ignore[arg-type]
-            elif (ask.module, ask.target) == (mask.module, mask.target):  # not the masks of others on it
-                back.index_fill_(ask.side, _positions(self.ignored_positions(ask)), True)  # type: ignore[arg-type]
+        for request in self._by_node.get(mask.node, ()):
+            if request.layer is not None:
+                channels = self.reading.sides[request.layer]
+                back |= channels.expand_to_weight(self.ignored_positions(request), request.side)  # type: ignore[arg-type]
+            elif (request.module, request.target) == (mask.module, mask.target):  # not the masks of others on it
+                back.index_fill_(request.side, _positions(self.ignored_positions(request)), True)  # type: ignore[arg-type]
         keep = mask.keep | back
         for at, term in enumerate(self.axes.inference.dims(mask.node)):
             stays = torch.from_numpy(keep_mask(term, self.keeps)).reshape(
@@ -86,18 +87,18 @@ class MaskAgreement:
             )
             keep &= stays | mask.keep  # what goes along one dimension does not come back along another
         if keep.dim() == 1 and mask.node not in self._by_node:
-            for ask in self.requests:
-                if ask.module == mask.module and ask.side in ("out", 0) and ask.term.size == len(keep):
-                    keep[_positions(self.ignored_positions(ask))] = True
-                    keep[_positions(~ask.alive & self.removed_positions(ask))] = False
+            for request in self.requests:
+                if request.module == mask.module and request.side in ("out", 0) and request.term.size == len(keep):
+                    keep[_positions(self.ignored_positions(request))] = True
+                    keep[_positions(~request.alive & self.removed_positions(request))] = False
         return keep
 
     @cached_property
     def _by_node(self) -> dict[DataNode, list[MaskRequest]]:
-        found: dict[DataNode, list[MaskRequest]] = defaultdict(list)
-        for ask in self.requests:
-            found[ask.node].append(ask)
-        return found
+        requests: dict[DataNode, list[MaskRequest]] = defaultdict(list)
+        for request in self.requests:
+            requests[request.node].append(request)
+        return requests
 
 
 def _merge_zeros(zeros: Zeros, more: Zeros) -> None:
@@ -115,7 +116,7 @@ def _positions(flags: Flags) -> Tensor:
 
 def _mask_requests(reading: MaskReading, conv_prune_dim: int | None) -> Iterator[MaskRequest]:
     weights = {layer.weight for layer in reading.sides}
-    given = {mask.node: mask for mask in reversed(reading.masks)}
+    masks = {mask.node: mask for mask in reversed(reading.masks)}
     sides: list[Side] = [side for side, dim in (("out", 0), ("into", 1)) if conv_prune_dim in (dim, None)]  # type: ignore
     for layer, parts in reading.sides.items():
         keep = reading.keep.get(layer.weight)
@@ -123,7 +124,7 @@ def _mask_requests(reading: MaskReading, conv_prune_dim: int | None) -> Iterator
             term, alive = parts.term(side), parts.unmasked_channels(keep, side)  # type: ignore[arg-type]
             if not alive.all():
                 zeros = masked_indices(term, alive)
-                first = given[layer.weight]
+                first = masks[layer.weight]
                 yield MaskRequest(layer.name, first.module, first.target, layer.weight, side, layer, term, alive, zeros)
     for mask in reading.masks:
         gates = (
@@ -135,10 +136,10 @@ def _mask_requests(reading: MaskReading, conv_prune_dim: int | None) -> Iterator
             continue  # a bias, say: it follows the weight
         name = mask.module if mask.target == "weight" else mask.name
         for dim, term in enumerate(reading.axes.inference.dims(mask.node)):
-            gone = mask.slices.get(dim)
-            if gone:
+            removed = mask.slices.get(dim)
+            if removed:
                 alive = np.ones(term.size, dtype=bool)
-                alive[gone] = False
+                alive[removed] = False
                 zeros = masked_indices(term, alive)
                 yield MaskRequest(name, mask.module, mask.target, mask.node, dim, None, term, alive, zeros, gates)
 
@@ -185,8 +186,8 @@ class _MaskPropagation:
         self.gates: dict[int, Zeros] = defaultdict(dict)  # by operator: what it zeroes of all that goes through
         self.masked_values: dict[int, Zeros] = defaultdict(dict)  # by value: what a mask on it zeroes
         self.at_readers: dict[tuple[int, int], Zeros] = defaultdict(dict)  # by value and operator that reads it
-        for ask in agreement.requests:
-            self._register(ask)
+        for request in agreement.requests:
+            self._register(request)
         self.zeros_at_readers: Zeros = {}
         self.arriving_zeros: dict[int, Zeros] = {}  # by value: the indices that arrive there
         live = live_operators(agreement.axes.graph)
@@ -224,16 +225,16 @@ class _MaskPropagation:
         for node in operator.outputs:
             inside = self._requested_in(node)
             going |= inside
-            found: Zeros = {}
+            zeros: Zeros = {}
             for atom in inside:
                 if atom in crossing.makes:
-                    _merge_zeros(found, {atom: ~crossing.makes[atom]})
+                    _merge_zeros(zeros, {atom: ~crossing.makes[atom]})
                 if atom in coming and (atom not in crossing.makes or atom in crossing.grouped_atoms):
-                    _merge_zeros(found, {atom: coming[atom]})
-            found = _subtract_zeros(found, self.gates.get(operator.index, {}))
+                    _merge_zeros(zeros, {atom: coming[atom]})
+            zeros = _subtract_zeros(zeros, self.gates.get(operator.index, {}))
             if node.previous is not None:
-                _merge_zeros(found, self.arriving_zeros.get(node.previous.index, {}))
-            self.arriving_zeros[node.index] = _subtract_zeros(found, self.masked_values.get(node.index, {}))
+                _merge_zeros(zeros, self.arriving_zeros.get(node.previous.index, {}))
+            self.arriving_zeros[node.index] = _subtract_zeros(zeros, self.masked_values.get(node.index, {}))
         for atom, flags in coming.items():
             if atom in crossing.grouped_atoms:
                 continue
@@ -265,5 +266,5 @@ class _MaskPropagation:
 def _subtract_zeros(zeros: Zeros, closed: Zeros) -> Zeros:
     if not closed:
         return zeros
-    found = {atom: flags & ~closed[atom] if atom in closed else flags for atom, flags in zeros.items()}
-    return {atom: flags for atom, flags in found.items() if flags.any()}
+    remaining = {atom: flags & ~closed[atom] if atom in closed else flags for atom, flags in zeros.items()}
+    return {atom: flags for atom, flags in remaining.items() if flags.any()}

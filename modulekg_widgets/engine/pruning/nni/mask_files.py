@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,13 +21,14 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.inference.layers import Layers
 from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.pruning.nni.weight_channels import Side, WeightChannels
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import DataNode, split_name
 
 Tensor = torch.Tensor
 MaskDict = dict[str, dict[str, Tensor | None]]
-MaskSource = Mapping[str, Mapping[str, Tensor | None]] | str | os.PathLike[str] | None
+MasksByModule = Mapping[str, Mapping[str, Tensor | None]]
+MaskSource = MasksByModule | str | os.PathLike[str] | None
 INPUT, OUTPUT = "_input_", "_output_"  # with a number: what a module takes and gives
 PRUNE = "prune"  # in the place of a path: the masks that the model carries
 BYTES_PER_WEIGHT, BYTES_OVERHEAD = 16, 1 << 26  # no file of masks is larger
@@ -56,12 +56,12 @@ class TensorMask:
     @property
     def slices(self) -> dict[int, list[int]]:
         """The fully masked positions by dimension."""
-        found = {}
+        positions = {}
         for at in range(self.keep.dim()):
-            gone = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
-            if bool(gone.any()):
-                found[at] = gone.nonzero().flatten().tolist()
-        return found
+            removed = ~self.keep.movedim(at, 0).flatten(1).any(1) if self.keep.dim() > 1 else ~self.keep
+            if bool(removed.any()):
+                positions[at] = removed.nonzero().flatten().tolist()
+        return positions
 
     @property
     def zeros(self) -> int:
@@ -98,18 +98,18 @@ class MaskReading:
         return self._channels("into")
 
     def _channels(self, side: Side) -> dict[str, list[int]]:
-        found = {}
+        channels = {}
         for layer, sides in self.sides.items():
             keep = self.keep.get(layer.weight)
-            gone = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
-            if gone:
-                found[layer.name] = gone
-        return found
+            removed = [] if keep is None else (~sides.unmasked_channels(keep, side)).nonzero()[0].tolist()
+            if removed:
+                channels[layer.name] = removed
+        return channels
 
     @property
     def fine_grained(self) -> dict[str, int]:
         """The number of masked entries of each tensor outside of fully masked slices; no cut removes these."""
-        found = {}
+        counts = {}
         for mask in self.masks:
             rest = ~mask.keep
             own = [sides for layer, sides in self.sides.items() if layer.weight is mask.node]
@@ -119,13 +119,13 @@ class MaskReading:
             for at, positions in () if own else mask.slices.items():
                 rest.index_fill_(at, torch.tensor(positions, device="cpu"), False)
             if bool(rest.any()):
-                found[mask.name] = int(rest.sum())
-        return found
+                counts[mask.name] = int(rest.sum())
+        return counts
 
     def __str__(self) -> str:
         lines = [f"masks of {len(self.masks)} tensors"]
         for title, channels in (("output", self.outputs), ("input", self.inputs)):
-            lines += [f"{printable(name)}: {len(gone)} {title} channels are zero" for name, gone in channels.items()]
+            lines += [f"{printable(name)}: {len(own)} {title} channels are zero" for name, own in channels.items()]
         for name, count in self.fine_grained.items():
             lines.append(f"{printable(name)}: fine-grained, {count} zeros that cannot be cut")
         return "\n".join(lines)
@@ -171,29 +171,29 @@ def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_
     """
     axes = axes_of_graph(axes)
     check_dim(conv_prune_dim)
-    given = _source_masks(axes, masks)
+    source = _source_masks(axes, masks)
     layers = Layers(axes.inference)
     side: Side = "into" if conv_prune_dim == 1 else "out"
-    found = []
-    for path, targets in _entries(given):
+    checked = []
+    for path, targets in _entries(source):
         if path not in axes.graph.modules:
             hint = closest_match_hint(path[:200], axes.graph.modules)
             raise UnknownPathError(f"the masks name the layer {printable(path)!r}, which the model has not: {hint}")
         for target, mask in targets:
             node = _masked_tensor(axes, path, target, mask)
             name = f"{path}.{target}" if path else target
-            found.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
-    return MaskReading(axes, found, {path: dict(targets) for path, targets in given.items()}, layers)
+            checked.append(TensorMask(path, target, node, _checked(mask, node, name, layers, side)))
+    return MaskReading(axes, checked, {path: dict(targets) for path, targets in source.items()}, layers)
 
 
 def axes_of_graph(axes: Axes | DataflowGraph) -> Axes:
     """The axes of a graph, or the axes themselves."""
-    found = axes.axes if isinstance(axes, DataflowGraph) else axes
-    if not isinstance(found, Axes):
+    every = axes.axes if isinstance(axes, DataflowGraph) else axes
+    if not isinstance(every, Axes):
         raise CutError(
             f"masks are read against the graph of mk.trace(model, args), got a {printable(type(axes).__name__)}"
         )
-    return found
+    return every
 
 
 def check_dim(conv_prune_dim: int | None) -> None:
@@ -208,7 +208,7 @@ def check_dim(conv_prune_dim: int | None) -> None:
 # --------------------------------------------------------------- where from
 
 
-def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Tensor | None]]:
+def _source_masks(axes: Axes, masks: MaskSource) -> MasksByModule:
     if masks is None or (isinstance(masks, str) and masks == PRUNE):
         carried = prune_masks_of(axes)
         if not carried:
@@ -222,21 +222,23 @@ def _source_masks(axes: Axes, masks: MaskSource) -> Mapping[str, Mapping[str, Te
     return _by_module(axes, masks)
 
 
-def _by_module(axes: Axes, masks: Any) -> Any:
+def _by_module(axes: Axes, masks: MasksByModule) -> MasksByModule:
     """Masks by full parameter names in NNI's layout; others unchanged."""
-    is_flat = isinstance(masks, Mapping) and all(isinstance(each, Tensor) for each in masks.values())
-    if not is_flat or not all(name in axes.graph.state for name in masks):
+    flat = (
+        {name: mask for name, mask in masks.items() if isinstance(mask, Tensor)} if isinstance(masks, Mapping) else {}
+    )
+    if not flat or len(flat) < len(masks) or not all(name in axes.graph.state for name in flat):
         return masks
-    found: MaskDict = {}
-    for name, mask in masks.items():
+    by_module: MaskDict = {}
+    for name, mask in flat.items():
         path, target = split_name(axes.graph, name)
-        found.setdefault(path, {})[target] = mask
-    return found
+        by_module.setdefault(path, {})[target] = mask
+    return by_module
 
 
 def prune_masks_of(axes: Axes) -> MaskDict:
     """The masks that `torch.nn.utils.prune` keeps in buffers beside `weight_orig`, in NNI's layout."""
-    found: MaskDict = {}
+    masks: MaskDict = {}
     seen: set[int] = set()
     for path, node in axes.graph.modules.items():
         state = module_state(node.module)
@@ -246,8 +248,8 @@ def prune_masks_of(axes: Axes) -> MaskDict:
         for name, mask in state[BUFFERS].items():
             target = name.removesuffix("_mask")
             if name.endswith("_mask") and f"{target}_orig" in state[PARAMETERS]:
-                found.setdefault(path, {})[target] = mask
-    return found
+                masks.setdefault(path, {})[target] = mask
+    return masks
 
 
 def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> MaskDict:
@@ -290,7 +292,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
                 size = max(size, sum(entry.file_size for entry in packed.infolist()))
         if size > most:
             raise CutError(f"{name!r} unpacks to {size} bytes, and masks of this model have {most} at most")
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        content = torch.load(file, map_location="cpu", weights_only=True)
     except CutError:
         raise
     except Exception as error:  # a broken or hostile file may raise anything
@@ -298,19 +300,19 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
             f"{name!r} cannot be loaded as masks ({type(error).__name__}): it may hold a dict of tensors and nothing "
             "else, as torch.save(masks, path) writes it"
         ) from error
-    return found
+    return content
 
 
 # ------------------------------------------------------------------ checks
 
 
-def _entries(given: Any) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
+def _entries(source: object) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
     """The masks by layer and target, without those that are None."""
-    if not isinstance(given, Mapping):
-        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(given).__name__)}")
-    if not given:
+    if not isinstance(source, Mapping):
+        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(source).__name__)}")
+    if not source:
         raise CutError(f"the masks name no layer: {LAYOUT_HINT}")
-    for path, targets in given.items():
+    for path, targets in source.items():
         if not isinstance(path, str):
             raise CutError(f"{LAYOUT_HINT}; a layer is named by text, got a {printable(type(path).__name__)}")
         if not isinstance(targets, Mapping):

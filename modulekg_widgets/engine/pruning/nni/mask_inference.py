@@ -38,11 +38,11 @@ class InferredMasks:
     @cached_property
     def _fixed_masks(self) -> dict[DataNode, Tensor]:
         """The original masks without their conflicting positions."""
-        found: dict[DataNode, Tensor] = {}
+        masks: dict[DataNode, Tensor] = {}
         for mask in self.reading:
-            keep, before = self._agreement.fixed_mask(mask), found.get(mask.node)
-            found[mask.node] = keep if before is None else before & keep
-        return found
+            keep, before = self._agreement.fixed_mask(mask), masks.get(mask.node)
+            masks[mask.node] = keep if before is None else before & keep
+        return masks
 
     @property
     def axes(self) -> dict[str, list[int]]:
@@ -65,15 +65,15 @@ class InferredMasks:
 
         {module: {"weight": mask in the weight's shape, "bias": mask or None}}, for the modules that have such zeros.
         """
-        found: MaskDict = {}
+        masks: MaskDict = {}
         seen: set[int] = set()
         for path, node in self.reading.axes.graph.modules.items():
             if id(node.module) not in seen:
                 seen.add(id(node.module))
                 own = self._of_module(node)
                 if any(mask is not None and not bool(mask.all()) for mask in own.values()):
-                    found[path] = own
-        return found
+                    masks[path] = own
+        return masks
 
     def _of_module(self, module: ModuleNode) -> dict[str, Tensor | None]:
         own: dict[str, Tensor | None] = {}
@@ -95,15 +95,15 @@ class InferredMasks:
     @property
     def left(self) -> dict[str, int]:
         """The number of masked entries of each tensor that no cut removes."""
-        found = {}
+        counts = {}
         for mask in self.reading:
             stays = torch.ones(mask.node.shape, device="cpu")
             if mask.node.names:
                 self._zero_removed(stays, mask.node)
                 count = int((stays.bool() & ~mask.keep).sum())
                 if count:
-                    found[mask.name] = count
-        return found
+                    counts[mask.name] = count
+        return counts
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `modules` as a dict of tensors, which `torch.load(path, weights_only=True)` and `read_masks` read.
@@ -164,9 +164,9 @@ def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskA
     agreement = MaskAgreement(reading, conv_prune_dim)
     if agreement.emptied_axes:
         axis = agreement.axes.of(agreement.emptied_axes[0])
-        asking = dict.fromkeys(ask.name for ask in agreement.requests if axis.term in ask.zeros)
+        requesting = dict.fromkeys(request.name for request in agreement.requests if axis.term in request.zeros)
         raise CutError(
-            f"the masks of {', '.join(map(printable, list(asking)[:4]))} zero all {axis.size} indices of "
+            f"the masks of {', '.join(map(printable, list(requesting)[:4]))} zero all {axis.size} indices of "
             f"{printable(axis.name)}: leave one at least, or take the layers out of the model"
         )
     return agreement

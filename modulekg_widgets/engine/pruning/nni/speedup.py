@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 
@@ -38,8 +37,8 @@ log = logging.getLogger("modulekg_widgets")
 def speedup(
     model: nn.Module,
     masks: MaskSource = None,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
     conv_prune_dim: int | None = 0,
     optimizer: Optimizers | None = None,
@@ -93,16 +92,16 @@ def speedup(
     """
     graph = trace(model, args, kwargs)
     agreement = checked_agreement(read_masks(graph, masks, conv_prune_dim), conv_prune_dim)
-    inferred, found = InferredMasks(agreement), list(find_conflicts(agreement))
+    inferred, every_conflict = InferredMasks(agreement), list(find_conflicts(agreement))
     if not inferred.axes:
-        reasons = [*map(str, found), *str(agreement.reading).splitlines()[1:]]
+        reasons = [*map(str, every_conflict), *str(agreement.reading).splitlines()[1:]]
         raise CutError(
             f"nothing of these masks can be cut: {printable('; '.join(reasons[:3]), 400) or 'they have no zeros'}. "
             "Mask "
             "whole channels, in all layers that are added or multiplied"
         )
     found_plan = _plan_from_masks(graph, inferred)
-    for message in (*found, *found_plan.changes):
+    for message in (*every_conflict, *found_plan.changes):
         log.warning("%s", message)
     return found_plan.cut(model, optimizer)
 

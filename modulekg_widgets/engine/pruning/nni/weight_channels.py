@@ -132,28 +132,28 @@ def _is_view_of_weight(node: DataNode, layer: Layer) -> bool:
 
 def masked_indices(term: Term, unmasked: Flags) -> dict[Term, Flags]:
     """The indices of each atom of a dimension with no unmasked position."""
-    gone: dict[Term, Flags] = {}
+    removed: dict[Term, Flags] = {}
     for atom, index in occurrences(term):
         if atom is not None:
             lives = np.bincount(index[(index >= 0) & unmasked], minlength=atom.size) > 0
-            gone[atom] = gone.get(atom, True) & ~lives  # type: ignore[assignment]
-    return {atom: flags for atom, flags in gone.items() if flags.any()}
+            removed[atom] = removed.get(atom, True) & ~lives  # type: ignore[assignment]
+    return {atom: flags for atom, flags in removed.items() if flags.any()}
 
 
 def grouped_axes(sides: WeightChannels) -> frozenset[Term]:
     """The axes that a grouped convolution keeps apart, with input and output in the same group."""
     if sides.groups == 1:
         return frozenset()
-    found = [_index_by_group(sides.term(side), sides.groups) for side in ("out", "into")]
-    return frozenset(atom for atom, groups in found[0].items() if np.array_equal(groups, found[1].get(atom)))  # type: ignore
+    by_side = [_index_by_group(sides.term(side), sides.groups) for side in ("out", "into")]
+    return frozenset(atom for atom, groups in by_side[0].items() if np.array_equal(groups, by_side[1].get(atom)))  # type: ignore
 
 
 def _index_by_group(term: Term, groups: int) -> dict[Term, NDArray[np.int64]]:
     """The atoms whose index is constant within each group, with that index."""
-    found = {}
+    indices = {}
     inside = set(atoms(term))
     for atom, index in occurrences(term):
         rows = index.reshape(groups, -1)
         if atom in inside and (rows == rows[:, :1]).all():
-            found[atom] = rows[:, 0]
-    return found
+            indices[atom] = rows[:, 0]
+    return indices

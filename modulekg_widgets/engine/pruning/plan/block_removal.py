@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
@@ -64,7 +63,7 @@ def _axes_of_dim(axes: Axes, name: str, dim: int) -> tuple[Axis, ...]:
 # ----------------------------------------
 
 
-Sizes = dict[str, Any]
+Sizes = dict[str, int]
 PlanAxes = Callable[[DataflowGraph, Request], PruningPlan]
 
 
@@ -86,20 +85,22 @@ def plan_with_blocks(graph: DataflowGraph, request: Request, plan_axes: PlanAxes
         if LATENCY not in (request.target or {})
         else Stopwatch(graph).compare_cut(_removal_edits(left), thorough=True).pair
     )
-    others = _remaining_request(request, {**before, **_latency_entry(taken, 0)}, {**after, **_latency_entry(taken, 1)})
+    whole, rest = ({**sizes, **_latency_entry(taken, at)} for at, sizes in enumerate((before, after)))
+    others = _remaining_request(request, whole, rest)
     plan = (
         _blocks_only_plan(graph, left)
         if others is None
         else plan_axes(left, _with_remaining_names(others, graph, left))
     )
     paths = tuple(block.path for block in blocks)
-    pairs: dict[str, Any] = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
+    pairs: dict[str, tuple[int, int]] = {unit: (size, getattr(plan, unit)[1]) for unit, size in before.items()}
+    latency = plan.latency
     if taken is not None:
-        share = 1.0 if plan.latency is None else plan.latency[1] / plan.latency[0]
-        pairs[LATENCY] = (taken[0], taken[1] * share)
+        share = 1.0 if latency is None else latency[1] / latency[0]
+        latency = (taken[0], taken[1] * share)
     call = request.call({cut.name: list(cut.dropped) for cut in plan.axes}, paths)
     notes = tuple(dict.fromkeys((*plan.notes, *_placeholder_notes(graph, left))))
-    return replace(plan, blocks=paths, call=call, notes=notes, **pairs)
+    return replace(plan, blocks=paths, call=call, notes=notes, latency=latency, **pairs)
 
 
 def _trace_without(graph: DataflowGraph, blocks: Sequence[ResidualBlock]) -> DataflowGraph:
@@ -134,12 +135,12 @@ def _removal_edits(remaining: DataflowGraph) -> Edits:
     return Edits((), {}, remaining.removal)
 
 
-def _latency_entry(taken: tuple[float, float] | None, at: int) -> Sizes:
+def _latency_entry(taken: tuple[float, float] | None, at: int) -> dict[str, float]:
     """The measured milliseconds before or after, as a size."""
     return {} if taken is None else {LATENCY: taken[at]}
 
 
-def _remaining_request(request: Request, before: Sizes, after: Sizes) -> Request | None:
+def _remaining_request(request: Request, before: Mapping[str, float], after: Mapping[str, float]) -> Request | None:
     """The rest of the request for the remaining model; None if nothing is left.
 
     A share of a target is of the whole model.
@@ -161,7 +162,7 @@ def _with_remaining_names(request: Request, graph: DataflowGraph, remaining: Dat
     if not request.per_axis:
         return request
     whole, rest = fullest_trace(graph).axes, fullest_trace(remaining).axes
-    per_axis: dict[Any, Any] = {}
+    per_axis: dict[object, float | Iterable[int]] = {}
     for key, value in request.per_axis.items():
         axis = whole.find_by_name(key) if isinstance(key, str) else None
         names = matching_axis_names(axis, whole, rest) if axis is not None else []

@@ -26,7 +26,7 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import ConfigConstraints
-from modulekg_widgets.engine.pruning.plan.unread_parameters import unread_changes, unread_facts
+from modulekg_widgets.engine.pruning.plan.unused_parameters import unused_facts, unused_parameter_edits
 from modulekg_widgets.engine.pruning.saving.config_numbers import (
     CandidateConfig,
     ConfigChange,
@@ -44,7 +44,7 @@ from modulekg_widgets.engine.pruning.saving.model_signature import (
     differing_facts,
     is_set_by_forward,
 )
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 MAX_ROUNDS = 8  # plans that are made until the configuration says one
 UNSAID = "no key of the configuration says another size of it alone"
@@ -99,8 +99,8 @@ class ConfigComparison:
         others = self._differences(built, wanted)
         if others:
             here, there = wanted.facts, built.signature.facts
-            more = unread_changes(self.graph, plan.edits, differing_facts(here, there), here, there)
-            longer = None if more is None else planner.with_unread_parameters(plan, more)
+            more = unused_parameter_edits(self.graph, plan.edits, differing_facts(here, there), here, there)
+            longer = None if more is None else planner.with_unused_parameters(plan, more)
             if longer is not None and not self._differences(built, self.cut_signature(longer)):
                 return longer, []
         return plan, others
@@ -249,7 +249,7 @@ class _ConfigPlanner:
         """The plan with what the configuration says of it."""
         comparison = ConfigComparison(planner.graph, self.numbers)
         wanted = comparison.cut_signature(plan)
-        change, built = self.numbers.fitting(wanted, unread_facts(planner.graph, wanted.facts))
+        change, built = self.numbers.fitting(wanted, unused_facts(planner.graph, wanted.facts))
         if built is None:
             return _CheckedPlan(plan, change, [], describe_mismatch([]))
         plan, others = comparison.compare(planner, plan, built, wanted)
@@ -285,9 +285,9 @@ class _ConfigPlanner:
         """Keep the smallest axes of the module whose size or attribute no number says."""
         cut = {each.name for each in checked.plan.axes}
         for kind, path, *_ in checked.mismatches:
-            home = path.rpartition(".")[0] if kind == "size" else path
+            home = str(path).rpartition(".")[0] if kind == "size" else path
             inside = {
-                atom for key, term in self.dims.items() if key[1].startswith(f"{home}.")
+                atom for key, term in self.dims.items() if str(key[1]).startswith(f"{home}.")
                 for atom in atoms(term) if atom in self.terms and self.axes.of(atom).name in cut
             }  # fmt: skip
             if inside:

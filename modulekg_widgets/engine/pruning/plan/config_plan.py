@@ -17,8 +17,8 @@ from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.pruning.plan.config_constrained import (
     ConfigComparison,
-    numbers_of_model,
     factors,
+    numbers_of_model,
     read_dims,
 )
 from modulekg_widgets.engine.pruning.plan.planner import Planner

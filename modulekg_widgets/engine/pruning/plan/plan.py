@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
@@ -15,7 +15,16 @@ from modulekg_widgets.engine.pruning.plan.config_plan import plan_for_config
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
-from modulekg_widgets.engine.pruning.plan.selection.request import UNIFORM, Importance, Request
+from modulekg_widgets.engine.pruning.plan.selection.request import (
+    UNIFORM,
+    AxisSelector,
+    ConfigSizes,
+    Importance,
+    PerAxis,
+    Request,
+)
+
+Item = TypeVar("Item")
 
 
 @explain_keywords("mk.plan")
@@ -23,12 +32,12 @@ def plan(
     graph: DataflowGraph,
     ratio: float | None = None,
     target: Mapping[str, float] | None = None,
-    per_axis: Mapping[Any, Any] | None = None,
+    per_axis: PerAxis | None = None,
     cuts: Iterable[Cut] | None = None,
     importance: Importance = "l2",
     scope: str = "local",
-    only: Any = None,
-    keep: Any = None,
+    only: AxisSelector | None = None,
+    keep: AxisSelector | None = None,
     granularity: str | None = None,
     round_to: int | None = None,
     floor: Limit | None = None,
@@ -36,7 +45,7 @@ def plan(
     per: str | None = None,
     blocks: float | Sequence[str] | None = None,
     layers: str = "free",
-    config: Mapping[str, Any] | None = None,
+    config: ConfigSizes | None = None,
 ) -> PruningPlan:
     """Plan which indices and blocks to remove from a traced model; nothing is changed.
 
@@ -163,7 +172,7 @@ def plan(
     return plan_with_blocks(graph, request, _plan_axes)
 
 
-def _as_list(option: str, given: Any, what: str) -> list[Any] | None:
+def _as_list(option: str, given: Iterable[Item] | None, what: str) -> list[Item] | None:
     """The argument as a list."""
     try:
         return None if given is None else list(given)

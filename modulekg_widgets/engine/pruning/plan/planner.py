@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from modulekg_widgets.engine.axes.axis import Axis, ListElements
+from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proof.operator_proofs import prove
 from modulekg_widgets.engine.axes.terms.algebra import Term
@@ -29,19 +29,13 @@ from modulekg_widgets.engine.pruning.latency import NANOSECONDS_PER_MILLISECOND,
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PINNED, Change, PlanCandidate
 from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
 from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair, output_changes, scale_changes
-from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult, planned_operators, run_with_edits
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
 from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, round_up
-from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import (
-    AxisLookup,
-    ExplicitAxis,
-    explicit_axes,
-    extend_to_groups,
-)
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis, explicit_axes, extend_to_groups
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
-from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportions
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
     ConfigConstraints,
     UniformLayers,
@@ -54,9 +48,10 @@ from modulekg_widgets.engine.pruning.plan.selection.request import (
     check_model_unchanged,
     check_request,
 )
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.selection.selection import Proportions, Selection
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import with_shared_sizes
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.planned_sizes import PlannedSizes
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from modulekg_widgets.engine.pruning.plan.targets.infeasible import (
     frozen_axes_text,
     latency_miss_notes,
@@ -71,71 +66,8 @@ from modulekg_widgets.engine.pruning.plan.targets.latency_target import STEPS, L
 from modulekg_widgets.engine.pruning.plan.targets.ranking import IndexRanking, local_exponents
 from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE, SizeSearch
 from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution, TargetSolver
-from modulekg_widgets.engine.pruning.plan.unread_parameters import UnreadChanges, unread_notes
+from modulekg_widgets.engine.pruning.plan.unused_parameters import UnusedParameterEdits, unused_parameter_notes
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
-from modulekg_widgets.engine.tracing.dataflow import OperatorNode
-from modulekg_widgets.engine.tracing.flops import count_flops
-from modulekg_widgets.engine.tracing.trace import REAL
-
-# -------------------- Sizes of a model before and after a plan: counted on a dry run, or by formula for a search
-
-
-class PlannedSizes:
-    """Counts the sizes that plans leave, on the traced pass or on that of the plan."""
-
-    def __init__(self, traced_graph: DataflowGraph, graph: DataflowGraph, repair: Repair) -> None:
-        self.traced_graph = traced_graph
-        self.graph = graph
-        self.axes = graph.axes
-        self.repair = repair
-        # random draws may have led the pass that was asked for another way
-        self.counted = graph if traced_graph.traced_on == REAL else traced_graph
-
-    def count(self, candidate: PlanCandidate, result: DryRunResult) -> dict[str, tuple[int, int]]:
-        """Parameters, bytes, FLOPs, matmul FLOPs and multiply-adds, before and after."""
-        if self.traced_graph.traced_on == REAL:
-            operators = self._planned_operators(candidate.selection)  # a run would count what other data lead to
-        elif self.graph is self.traced_graph and result.graph is not None:
-            operators = result.graph.operators
-        else:
-            operators = run_with_edits(self.traced_graph, self.repair.edits(candidate)).operators
-        before, after = self.counted.flops(), count_flops(operators)
-        return {
-            "params": self.repair.compiler.parameters(candidate.selection),
-            "bytes": self.repair.compiler.bytes(candidate.selection),
-            "flops": (int(before), int(after)),
-            "matmul_flops": (before.matmul, after.matmul),
-            "macs": (before.macs, after.macs),
-        }
-
-    def _planned_operators(self, selection: Selection) -> list[OperatorNode]:
-        """The recorded operators in planned sizes, without those of removed list elements."""
-        operators = planned_operators(self.axes, selection)
-        removal = self.repair.compiler.removal(selection.keep_masks())
-        if not removal:
-            return operators
-        elements = ListElements(self.axes)
-        cut = {self.axes.of(term) for term in selection.changed}
-        return [each for each in operators if not (
-            removal.removes(each.module) and any(axis in cut for axis in elements.axes_of_cost(each.module))
-        )]  # fmt: skip
-
-    def formula(self, units: Iterable[str], times: Mapping[int, float] | None = None) -> SizeFormula:
-        """The sizes in these units for many choices at once."""
-        wanted = tuple(units)
-        if times or self.counted is not self.graph:
-            return SizeFormula(self.axes, self.counted.axes, wanted, times)
-        known, key = self.axes.size_formulas, (wanted, tuple(axis.number for axis in self.axes.free))
-        if key not in known:
-            known[key] = SizeFormula(self.axes, self.axes, wanted)
-        return known[key]
-
-    def counts(self, selection: Selection) -> Ints:
-        """The remaining count of every axis, by number."""
-        return np.array([selection.counts.get(axis.term, axis.size) for axis in self.axes], dtype=np.int64)
-
-
-# ----------------------------------------
 
 
 class Planner:
@@ -160,17 +92,16 @@ class Planner:
         self.request = request
         self.axes = self.graph.axes
         self.notes = prove(self.axes)
-        self.axis_choice = AxisChoice(self.axes, request.granularity_wanted, request.only, request.keep)
+        self.axis_choice = AxisChoice(self.axes, request.granularity_wanted, request.only, request.keep, graph.axes)
         self.compiler = EditCompiler(self.axes) if template is None else template.compiler
         self.repair = Repair(self.axes, self.compiler)
-        self.sizes = PlannedSizes(graph, self.graph, self.repair)
-        self.lookup = AxisLookup(graph.axes, self.axis_choice)
+        self.sizes = PlannedSizes(graph, self.graph, self.compiler, self.repair.edits)
         self.layers = UniformLayers()
         if request.layers == UNIFORM:
             able = {axis.term for axis in self.axis_choice.prunable()}
             self.layers = uniform_layers(self.axes, able, self.axis_choice.outer_roles, config_constraints)
         self.config_constraints = config_constraints or ConfigConstraints()
-        self.explicit = extend_to_groups(explicit_axes(request, self.lookup), self.layers, self.axes)
+        self.explicit = extend_to_groups(explicit_axes(request, self.axis_choice), self.layers, self.axes)
         self.repair.explicit_axes = frozenset(self.explicit)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
         self.last_result: tuple[PlanCandidate, DryRunResult] | None = None
@@ -235,14 +166,14 @@ class Planner:
                 *self.repair.notes(candidate),
                 *self.layers.notes,
                 *self.config_constraints.notes,
-                *self._unread_notes(candidate, edits),
+                *self._unused_parameter_notes(candidate, edits),
             ),
             blocks=(),
             traced=TracedCall.of(self.traced_graph.call, self.traced_graph.training),
             **self.sizes.count(candidate, result),
         )
 
-    def with_unread_parameters(self, plan: PruningPlan, more: UnreadChanges) -> PruningPlan | None:
+    def with_unused_parameters(self, plan: PruningPlan, more: UnusedParameterEdits) -> PruningPlan | None:
         """The last plan with changes of unread parameters; None if the trace does depend on them."""
         assert self.last_result is not None
         attempt, before = self.last_result
@@ -255,7 +186,7 @@ class Planner:
             math.prod(edit.shape) - math.prod(edit.shape_after)
             for edit in more.tensors if self.graph.state[edit.names[0]].is_parameter
         )  # fmt: skip
-        still, before_that = self._unread_notes(attempt, edits), self._unread_notes(attempt, plan.edits)
+        still, before_that = (self._unused_parameter_notes(attempt, each) for each in (edits, plan.edits))
         notes = (*(note for note in plan.notes if note not in before_that), *still)
         changes = (*plan.changes, *more.changes)
         return replace(plan, edits=edits, changes=changes, params=(plan.params[0], plan.params[1] - gone), notes=notes)
@@ -269,9 +200,9 @@ class Planner:
             for axis, reason in reasons
         ]
 
-    def _unread_notes(self, candidate: PlanCandidate, edits: Edits) -> list[str]:
+    def _unused_parameter_notes(self, candidate: PlanCandidate, edits: Edits) -> list[str]:
         """The note on unread parameters that keep their size."""
-        return unread_notes(self.graph, edits, {term.size for term in candidate.selection.changed})
+        return unused_parameter_notes(self.graph, edits, {term.size for term in candidate.selection.changed})
 
     # ------------------------------------------------------------ selection
 
@@ -304,7 +235,7 @@ class Planner:
     @cached_property
     def ranking(self) -> IndexRanking:
         """The order in which indices are removed."""
-        return IndexRanking(self.axes, self.request, self.independent, self.explicit, self.sizes.formula)
+        return IndexRanking(self.axes, self.request, self.independent, self.explicit, self.sizes.model)
 
     @cached_property
     def counts(self) -> Counts:
@@ -333,9 +264,9 @@ class Planner:
         """The user's limits, checked against explicit counts."""
         given = [self.axes.of(term) for term in self.explicit]
         limits = limits_of(
-            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.lookup.axes_of, self.steps
+            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.axis_choice.axes_of, self.steps
         )
-        limits = self.layers.proportions.limits(limits, self.steps, lambda term: self.axes.of(term).name)
+        limits = limits.of_groups(self.layers.proportions, self.steps, lambda term: self.axes.of(term).name)
         for axis in given:
             limits.check(axis, self.explicit[axis.term].remaining, "per_axis or cuts")
         return limits
@@ -362,7 +293,7 @@ class Planner:
 
     def _plan_for_target(self, target: Mapping[str, float]) -> PruningPlan:
         """The plan nearest to a target."""
-        formula = self.sizes.formula(target)
+        formula = self.sizes.model(target)
         goals = target_goals(target, formula)
         self._check_goals(goals, formula)
         if (goals >= formula.before).any():
@@ -383,7 +314,7 @@ class Planner:
         """The plan nearest to a target that includes milliseconds, as measured."""
         watch = Stopwatch(self.traced_graph)
         self.times = watch.times(self.sizes.counted)
-        formula = self.sizes.formula(target, self.times)
+        formula = self.sizes.model(target, self.times)
         whole = watch.model_time()
         goals = target_goals(target, formula, whole)
         self._check_goals(goals, formula)
@@ -396,7 +327,14 @@ class Planner:
             return replace(plan, latency=watch.compare_cut(self.repair.edits(self.last_result[0]), thorough=True).pair)
         steps = STEPS if self.request.round_to is None else (self.request.round_to,)
         planners = {step: self.with_step(step) for step in steps}
-        search = LatencyTarget(planners, formula, goals, watch)
+        search = LatencyTarget(
+            formula,
+            goals,
+            steps,
+            lambda step, goals: planners[step].target_solver(formula, goals),
+            lambda step, *tried: planners[step].infeasible_error(formula, *tried),
+            lambda candidate, thorough: watch.compare_cut(self.repair.edits(candidate), thorough),
+        )
         found = search.solve()
         tried, pair = found.proposal.solution, found.comparison.pair
         planner = planners[found.step]
@@ -420,9 +358,7 @@ class Planner:
         self.last_result = planner.last_result
         return replace(plan, latency=pair)
 
-    def _drop_slack_goals(
-        self, target: Mapping[str, float], goals: Floats, formula: SizeFormula
-    ) -> Mapping[str, float]:
+    def _drop_slack_goals(self, target: Mapping[str, float], goals: Floats, formula: SizeModel) -> Mapping[str, float]:
         """The budgets below the size of the model; the request is reduced to them."""
         below = (goals < formula.before).tolist()
         tighter = {unit: wanted for (unit, wanted), is_below in zip(target.items(), below, strict=True) if is_below}
@@ -440,7 +376,7 @@ class Planner:
             other.__dict__.pop(name, None)
         return other
 
-    def target_solver(self, formula: SizeFormula, goals: Floats) -> TargetSolver:
+    def target_solver(self, formula: SizeModel, goals: Floats) -> TargetSolver:
         """The solver for these goals."""
         scores = self.ranking.comparable
         ranked = [scores[axis.term] for axis in self.chosen]
@@ -451,15 +387,15 @@ class Planner:
         def sizes(attempt: PlanCandidate, rehearsal: DryRunResult) -> Mapping[str, tuple[float, float]]:
             counted: dict[str, tuple[float, float]] = {**self.sizes.count(attempt, rehearsal)}
             if LATENCY in formula.units:
-                at, left = formula.units.index(LATENCY), formula.sizes(self.sizes.counts(attempt.selection))
+                at, left = formula.units.index(LATENCY), formula.sizes(formula.counts_of(attempt.selection.counts))
                 counted[LATENCY] = float(formula.before[at]), float(left[at])
             return counted
 
         other = None if search is apart else apart
-        return TargetSolver(search, self.repair, self.selection_of, sizes, goals, other)
+        return TargetSolver(search, self.repair.fixed, self.repair.verify, self.selection_of, sizes, goals, other)
 
     def infeasible_error(
-        self, formula: SizeFormula, goals: Floats, solver: TargetSolver, solution: TargetSolution | None
+        self, formula: SizeModel, goals: Floats, solver: TargetSolver, solution: TargetSolution | None
     ) -> CutError:
         """The error for an infeasible target, with the nearest plan."""
         tried = [each for each in (solution, solver.nearest, solver.smallest()) if each is not None]
@@ -471,7 +407,7 @@ class Planner:
         error.__cause__ = solver.last_error
         return error
 
-    def _check_goals(self, goals: Floats, formula: SizeFormula) -> None:
+    def _check_goals(self, goals: Floats, formula: SizeModel) -> None:
         """Raise `CutError` for a target that removes nothing, or if nothing can be removed."""
         if (goals >= formula.before).all():
             sizes = zip(formula.units, formula.before.tolist(), strict=True)
@@ -484,9 +420,9 @@ class Planner:
     def _minimum_sizes(self, request: Request, units: Iterable[str]) -> dict[str, float]:
         """The minimum sizes of a request, limited by its options alone."""
         other = Planner(self.traced_graph, replace(request, scope=LOCAL, per=None))
-        formula = other.sizes.formula(units, self.times)
-        stay = other.sizes.counts(other.selection(1.0))
-        return dict(zip(formula.units, formula.sizes(stay).tolist(), strict=True))
+        formula = other.sizes.model(units, self.times)
+        left = formula.sizes(formula.counts_of(other.selection(1.0).counts))
+        return dict(zip(formula.units, left.tolist(), strict=True))
 
     def _nothing_to_cut(self, ratio: float) -> str:
         if not self.axes.free:

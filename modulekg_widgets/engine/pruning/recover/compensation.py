@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, TensorEdit
 from modulekg_widgets.engine.pruning.recover.recalibration import RecalibrationMode
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox, run_as_cut
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     LayerCall,
     LayerCallMode,
@@ -31,6 +31,7 @@ from modulekg_widgets.engine.pruning.recover.uncut_reference import (
     parameters_of_model,
     sample_rows,
 )
+from modulekg_widgets.engine.torch_runtime.pytree import Call
 
 # -------------------- Least-squares fit of a layer's removed inputs by its remaining ones, and the shift of its bias
 
@@ -54,9 +55,9 @@ class LeastSquaresSums:
             return torch.zeros(*size, dtype=accumulation_dtype(like), device=like.device)
 
         self._positions = torch.from_numpy(edit.kept[reads]).to(like.device)
-        stays, size = len(self._positions), edit.shape[reads]
-        self._sum_now, self._sum_before = zeros(stays), zeros(size)
-        self._products, self._cross_products = zeros(stays, stays), zeros(stays, size)
+        kept_size, size = len(self._positions), edit.shape[reads]
+        self._sum_now, self._sum_before = zeros(kept_size), zeros(size)
+        self._products, self._cross_products = zeros(kept_size, kept_size), zeros(kept_size, size)
         self._count = 0
 
     def add(self, now: Tensor, before: Tensor) -> None:
@@ -77,13 +78,13 @@ class LeastSquaresSums:
         if centred:
             products = products - torch.outer(self._sum_now, self._sum_now) / count
             across = across - torch.outer(self._sum_now, self._sum_before) / count
-        lacking = across.clone()
-        lacking[:, self._positions] -= products
+        residual_products = across.clone()
+        residual_products[:, self._positions] -= products
         ridge = RIDGE * float(products.diagonal().mean()) or 1.0
         factor, failed = torch.linalg.cholesky_ex(
             products + ridge * torch.eye(len(products), dtype=products.dtype, device=products.device)
         )
-        added = torch.zeros_like(lacking) if bool(failed) else torch.cholesky_solve(lacking, factor)
+        added = torch.zeros_like(residual_products) if bool(failed) else torch.cholesky_solve(residual_products, factor)
         constant = torch.zeros_like(self._sum_before)
         if centred:
             constant = (self._sum_before - self._sum_now @ added) / count
@@ -112,15 +113,15 @@ class LayerCorrection:
 
     def values(self, full: Mapping[str, Tensor]) -> dict[str, NewValue]:
         """The compensated weight and bias of a model with these tensors."""
-        found = {}
+        values = {}
         if self.added is not None:
             name = self.edit.names[0]
-            found[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
+            values[name] = NewValue(mixed_weight(self.edit, self.reads, full[name], self.added))
         if self.bias is not None and self.shift is not None:
             name = self.bias.names[0]
             cut = self.bias.slice(full[name])
-            found[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
-        return found
+            values[name] = NewValue((cut.to(self.shift) + self.shift).to(cut))
+        return values
 
 
 def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> Tensor:
@@ -133,9 +134,9 @@ def mixed_weight(edit: TensorEdit, reads: int, full: Tensor, added: Tensor) -> T
 
 def bias_shift(edit: TensorEdit, reads: int, makes: int, full: Tensor, constant: Tensor) -> Tensor:
     """The output shift that a constant input adds, without padded positions."""
-    given = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
+    products = _with_full_input(edit, reads, full).to(constant).movedim(reads, -1) @ constant
     at = makes - (makes > reads)
-    return given.movedim(at, 0).reshape(given.shape[at], -1).sum(1)
+    return products.movedim(at, 0).reshape(products.shape[at], -1).sum(1)
 
 
 def _with_full_input(edit: TensorEdit, reads: int, full: Tensor) -> Tensor:
@@ -150,6 +151,7 @@ MEANS, LEAST_SQUARES, WITH_BIAS, UNCHANGED = "means", "least squares", "least sq
 METHOD_SETS = ((MEANS, LEAST_SQUARES, WITH_BIAS), (LEAST_SQUARES, WITH_BIAS), (MEANS,))  # ways that are tried together
 MODEL_OUTPUT = "the model's output"
 MIN_IMPROVEMENT = 1e-3  # the share of an error by which it has to fall
+AxisNames = Mapping[tuple[str, int], str]  # by parameter and dimension
 Parts = tuple[list[Call], list[Call]]  # of the batches, those to learn from and those held out
 
 
@@ -179,13 +181,13 @@ class _Fitting:
     """Fits the layers in forward order, each after all earlier ones are cut and compensated."""
 
     def __init__(
-        self, stage: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: Mapping[Any, str]
+        self, sandbox: CutSandbox, reference: UncutReference, batches: Batches, parts: Parts, axes: AxisNames
     ) -> None:
-        self._stage, self._reference, self._batches, self._axes = stage, reference, batches, axes
+        self._sandbox, self._reference, self._batches, self._axes = sandbox, reference, batches, axes
         self._fit_on, self._held_out = parts
         # parameters get other memory and are not written, buffers may be
         self._start = {name: tensor.detach() if name in reference.full else tensor.detach().clone()
-                       for name, tensor in stage.tensors.items()}  # fmt: skip
+                       for name, tensor in sandbox.tensors.items()}  # fmt: skip
         self.rows: list[CompensationRow] = []
         self._trials: dict[str, _LayerTrial] = {}
 
@@ -199,7 +201,7 @@ class _Fitting:
 
     def _row(
         self, layer: ReadingLayer, way: str = UNCHANGED, before: float = 0.0, after: float = 0.0, note: str = ""
-    ) -> Any:
+    ) -> CompensationRow:
         axis = self._axes.get((layer.name, layer.reads), "")
         return CompensationRow(layer.name, axis, way, before, after, after < before * (1 - MIN_IMPROVEMENT), note)
 
@@ -207,7 +209,7 @@ class _Fitting:
         """Fit the layers that read one value."""
         if not trials:
             return
-        renewal = RecalibrationMode(self._stage)
+        renewal = RecalibrationMode(self._sandbox)
         for call in self._fit_on:
             self._run_layers(call, trials, _LayerTrial.learn, renewal)
         self._set_values(renewal.values())
@@ -228,7 +230,7 @@ class _Fitting:
         call: Call,
         trials: Sequence[_LayerTrial],
         take: Callable[[_LayerTrial, LayerCall, LayerValues], None],
-        around: Any = None,
+        around: AbstractContextManager[object] | None = None,
     ) -> None:
         """Run the uncut and the cut model up to these layers."""
         by_name = {trial.reader.name: trial for trial in trials}
@@ -243,8 +245,8 @@ class _Fitting:
                 raise StopForward
 
         try:
-            with around or nullcontext(), LayerCallMode({name: self._stage.tensors[name] for name in by_name}, see):
-                self._batches.run(self._stage.model, call)
+            with around or nullcontext(), LayerCallMode({name: self._sandbox.tensors[name] for name in by_name}, see):
+                self._batches.run(self._sandbox.model, call)
         except StopForward:
             return
         for name, count in left.items():
@@ -253,7 +255,7 @@ class _Fitting:
 
     def _set_values(self, values: Mapping[str, NewValue]) -> None:
         for name, new in values.items():
-            self._stage.set_value(name, new.tensor)
+            self._sandbox.set_value(name, new.tensor)
 
     # ------------------------------------------------------------ as a whole
 
@@ -282,14 +284,14 @@ class _Fitting:
 
     def _rows_with(self, ways: Sequence[str]) -> list[CompensationRow]:
         """The rows if only these methods are allowed."""
-        found = []
+        rows = []
         for row in self.rows:
             trial = self._trials.get(row.layer)
             if trial is None or not ways:
-                found.append(row._replace(kept=False))
+                rows.append(row._replace(kept=False))
             else:
-                found.append(self._row(trial.reader, *trial.best(ways)))
-        return found
+                rows.append(self._row(trial.reader, *trial.best(ways)))
+        return rows
 
     def corrections(self) -> list[LayerCorrection]:
         """The corrections that are kept."""
@@ -303,20 +305,20 @@ class _Fitting:
         None where the model gives no numbers that can be compared, as where it gives indices.
         """
         for name, value in self._start.items():
-            self._stage.set_value(name, value if name in self._reference.full else value.clone())
+            self._sandbox.set_value(name, value if name in self._reference.full else value.clone())
         for row in rows:
             if row.kept:
                 self._set_values(
                     self._trials[row.layer].correction(row.way, self._reference.full).values(self._reference.full)
                 )
-        renewal = RecalibrationMode(self._stage)
+        renewal = RecalibrationMode(self._sandbox)
         for call in self._fit_on[: len(self._held_out)]:
             with renewal:
-                self._batches.run(self._stage.model, call)
+                self._batches.run(self._sandbox.model, call)
         self._set_values(renewal.values())
         error = square = 0.0
         for call in self._held_out:
-            now_given = comparable_outputs(self._batches.run(self._stage.model, call))
+            now_given = comparable_outputs(self._batches.run(self._sandbox.model, call))
             for now, before in zip(now_given, self._reference.output(call), strict=False):
                 if now.shape == before.shape:
                     error += float(
@@ -348,14 +350,14 @@ class _LayerTrial:
 
     def learn(self, now: LayerCall, before: LayerValues) -> None:
         reader = self.reader
-        read, gave = sample_rows(now.x, now.x_at), sample_rows(now.out, now.out_at)
-        if len(read) != len(before.input) or gave.shape != before.output.shape:
+        inputs, outputs = sample_rows(now.x, now.x_at), sample_rows(now.out, now.out_at)
+        if len(inputs) != len(before.input) or outputs.shape != before.output.shape:
             reader.reason = "what it gives is cut in another way too"
             return
-        self._sums = self._sums or LeastSquaresSums(reader.edit, reader.reads, read)
-        self._sums.add(read, before.input)
-        self._residual_sum = self._residual_sum + (before.output.to(accumulation_dtype(gave)) - gave).sum(0)
-        self._row_count += len(gave)
+        self._sums = self._sums or LeastSquaresSums(reader.edit, reader.reads, inputs)
+        self._sums.add(inputs, before.input)
+        self._residual_sum = self._residual_sum + (before.output.to(accumulation_dtype(outputs)) - outputs).sum(0)
+        self._row_count += len(outputs)
 
     def solve(self, full: Tensor) -> None:
         """Compute the fit of each method."""
@@ -386,9 +388,9 @@ class _LayerTrial:
         wanted = before.output.to(accumulation_dtype(plain))
         self._square += float(wanted.square().sum())
         for name, way in self._fits.items():
-            gave = plain if way.weight is None else sample_rows(now.rerun(way.weight), now.out_at)
-            lack = wanted - gave
-            self._errors[name] += float((lack if way.shift is None else lack - way.shift).square().sum())
+            outputs = plain if way.weight is None else sample_rows(now.rerun(way.weight), now.out_at)
+            residual = wanted - outputs
+            self._errors[name] += float((residual if way.shift is None else residual - way.shift).square().sum())
 
     def is_comparable(self) -> bool:
         """True if the layer ran in the cut model as before; else its `reason` is set."""
@@ -406,16 +408,16 @@ class _LayerTrial:
 
     def correction(self, way: str, full: Mapping[str, Tensor]) -> LayerCorrection:
         """The correction of a method."""
-        reader, found = self.reader, self._fits[way]
+        reader, fit = self.reader, self._fits[way]
         bias = None
-        if reader.bias is not None and found.shift is not None:
+        if reader.bias is not None and fit.shift is not None:
             kept = reader.edit.kept.get(reader.makes)
             bias = TensorEdit((reader.bias,), tuple(full[reader.bias].shape), {} if kept is None else {0: kept})
-        return LayerCorrection(reader.edit, reader.reads, found.added, bias, found.shift)
+        return LayerCorrection(reader.edit, reader.reads, fit.added, bias, fit.shift)
 
 
 def compensate_layers(
-    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: Mapping[Any, str]
+    model: nn.Module, edits: Edits, training: bool, batches: Batches, axes: AxisNames
 ) -> Compensation:
     """The compensation rows of all layers that read a cut axis, and the corrections to keep.
 
@@ -426,8 +428,8 @@ def compensate_layers(
     def beside(uncut: CutSandbox) -> Compensation:
         reference = UncutReference(uncut, full, edits, batches, parts[0][0])
 
-        def run(stage: CutSandbox) -> Compensation:
-            fitting = _Fitting(stage, reference, batches, parts, axes)
+        def run(sandbox: CutSandbox) -> Compensation:
+            fitting = _Fitting(sandbox, reference, batches, parts, axes)
             fitting.run()
             return tuple(fitting.rows), fitting.corrections()
 

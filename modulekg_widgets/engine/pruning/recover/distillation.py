@@ -1,4 +1,15 @@
-"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one."""
+"""Distillation: a loss that trains a cut model towards the outputs and features of the uncut one.
+
+Users call a `Distillation` object in their training loop in place of a loss on targets. Outputs are
+compared by the KL divergence of softened logits or, where there are no classes, by the squared error.
+Features are compared in the modules that repeat: `keep_masks_of` reads from the receipt which indices
+remain, so that the teacher's features are sliced to the student's and no projection has to be learnt.
+The teacher runs as a copy that shares its parameters, in eval mode and without gradients.
+`check_teacher` refuses a teacher of other shapes or of unrelated weights.
+
+    distill = mk.pruning.Distillation(teacher, receipt)
+    loss = distill(student, batch)
+"""
 
 from __future__ import annotations
 
@@ -8,7 +19,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +37,9 @@ from modulekg_widgets.engine.pruning.cut.receipt import Receipt, Samples, sample
 from modulekg_widgets.engine.pruning.importance.calibration import check_samples, model_inputs
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.residuals.module_removal import paths_after
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import CALL_HOOKS
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs, tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
 # -------------------- The positions of the uncut model's values that remain in the cut model
@@ -55,9 +65,9 @@ def keep_masks_of(axes: Axes, edits: Edits) -> KeepMasks:
                 "pass the uncut model that the receipt came from, as copy.deepcopy(model) before plan.cut(model)"
             )
         for at, positions in edit.kept.items():
-            stays = np.zeros(edit.shape[at], dtype=bool)
-            stays[positions] = True
-            resolve(axes.inference.dims(node)[at], stays, keeps, f"dimension {at} of {printable(edit.names[0])}")
+            keep = np.zeros(edit.shape[at], dtype=bool)
+            keep[positions] = True
+            resolve(axes.inference.dims(node)[at], keep, keeps, f"dimension {at} of {printable(edit.names[0])}")
     return keeps
 
 
@@ -77,7 +87,7 @@ def select_positions(value: torch.Tensor, positions: Positions) -> torch.Tensor:
     return value
 
 
-def first_float(value: Any) -> torch.Tensor | None:
+def first_float(value: object) -> torch.Tensor | None:
     """The first floating-point tensor in a module's output."""
     return next((tensor for _, tensor in tensors(value) if tensor.is_floating_point()), None)
 
@@ -198,13 +208,13 @@ class Distillation:
         temperature: float = 2.0,
         features: bool | str | Iterable[str] = True,
         weight: float = 1.0,
-        outputs: str | Callable[[Any, Any], Tensor] = "auto",
+        outputs: str | Callable[..., Tensor] = "auto",
     ) -> None:
         _check_arguments(teacher, receipt, temperature, weight, outputs)
         self.temperature = float(temperature)
         self.weight = float(weight)
         self.outputs = outputs
-        self._requested_features = _paths_wanted(features)
+        self._requested_features = _requested_paths(features)
         if receipt is not None:
             check_teacher(teacher, receipt, compares_features=self._requested_features is not False)
         self._edits = None if receipt is None else receipt.edits
@@ -219,14 +229,14 @@ class Distillation:
 
     # ------------------------------------------------------------------ loss
 
-    def __call__(self, student: nn.Module, batch: Any) -> Tensor:
+    def __call__(self, student: nn.Module, batch: object) -> Tensor:
         """The loss of one batch, with gradients for the student.
 
         Parameters
         ----------
         student : nn.Module
             The cut model.
-        batch : Any
+        batch : object
             What forward takes: a tensor, a tuple of arguments or a dict of keywords, or a pair of that and a target,
             which is left aside.
 
@@ -252,8 +262,8 @@ class Distillation:
             expected = _run_model(self._teacher, args, kwargs, "teacher")
         compare = self._comparison(expected)  # before the student runs, which may count what is no batch
         with _record_outputs(student, [self._moved[path] for path in self._positions]) as of_student:
-            found = _run_model(student, args, kwargs, "student")
-        loss = compare(found)
+            output = _run_model(student, args, kwargs, "student")
+        loss = compare(output)
         parts = [part for path in self._positions for part in self._feature_losses(path, of_student, of_teacher)]
         loss = loss + self.weight * torch.stack(parts).mean() if parts and self.weight else loss
         if not bool(torch.isfinite(loss)):
@@ -265,14 +275,14 @@ class Distillation:
         for own, its in zip(self._teacher.buffers(), self._source.buffers(), strict=True):
             own.copy_(its)
 
-    def _comparison(self, expected: Any) -> Callable[[Any], Tensor]:
+    def _comparison(self, expected: object) -> Callable[[object], Tensor]:
         """The comparison of the student's output with the teacher's; raises `CutError` if there is none."""
         theirs = _compared_tensors(expected)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in theirs):
             raise CutError("what the teacher gives for this batch is not finite: look at the batch and its weights")
         if callable(self.outputs):
             compare_all = self.outputs
-            return lambda found: _as_scalar(compare_all(found, expected))
+            return lambda output: _as_scalar(compare_all(output, expected))
         have_classes = all(_has_classes(tensor) for tensor in theirs)
         if self.outputs == "kl" and not have_classes:
             raise CutError(
@@ -281,26 +291,28 @@ class Distillation:
             )
         way = self.outputs if self.outputs != "auto" else "kl" if _are_logits(expected) and have_classes else "mse"
         compare = self._divergence if way == "kl" else relative_error
-        return lambda found: _mean_comparison(compare, _compared_tensors(found), theirs)
+        return lambda output: _mean_comparison(compare, _compared_tensors(output), theirs)
 
-    def _divergence(self, found: Tensor, expected: Tensor) -> Tensor:
+    def _divergence(self, output: Tensor, expected: Tensor) -> Tensor:
         """The KL divergence over classes, averaged over all else; probabilities are compared as logits."""
-        found, expected = found.float(), expected.float()
-        self._are_scores = self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(found)
+        output, expected = output.float(), expected.float()
+        self._are_scores = (
+            self._are_scores and _are_within_unit_interval(expected) and _are_within_unit_interval(output)
+        )
         if not self._are_scores:
             self._form = "logits"
-            return self._choice_divergence(found, expected, _probability_dim(expected.exp()))
+            return self._choice_divergence(output, expected, _probability_dim(expected.exp()))
         dim = _probability_dim(expected)
         self._form = "probabilities" if dim is None else "probabilities of one choice"
         if dim is not None:
-            return self._choice_divergence(_safe_log(found), _safe_log(expected), dim)
-        ours, theirs = (torch.logit(each, LOGIT_EPSILON) / self.temperature for each in (found, expected))
+            return self._choice_divergence(_safe_log(output), _safe_log(expected), dim)
+        ours, theirs = (torch.logit(each, LOGIT_EPSILON) / self.temperature for each in (output, expected))
         yes, no = (torch.sigmoid(sign * theirs) * _log_ratio(sign * theirs, sign * ours) for sign in (1, -1))
         return (yes + no).mean() * self.temperature**2
 
-    def _choice_divergence(self, found: Tensor, expected: Tensor, dim: int | None) -> Tensor:
-        dim = _class_dim(found) if dim is None else dim
-        ours = F.log_softmax(found / self.temperature, dim)
+    def _choice_divergence(self, output: Tensor, expected: Tensor, dim: int | None) -> Tensor:
+        dim = _class_dim(output) if dim is None else dim
+        ours = F.log_softmax(output / self.temperature, dim)
         theirs = F.log_softmax(expected / self.temperature, dim)
         return F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim).mean() * self.temperature**2
 
@@ -320,22 +332,23 @@ class Distillation:
             )
         pairs = zip(ours, theirs, kept, strict=True)
         return [
-            self._call_loss(path, found, select_positions(expected, positions)) for found, expected, positions in pairs
+            self._call_loss(path, output, select_positions(expected, positions))
+            for output, expected, positions in pairs
         ]
 
-    def _call_loss(self, path: str, found: Tensor, expected: Tensor) -> Tensor:
-        if found.shape != expected.shape:
+    def _call_loss(self, path: str, output: Tensor, expected: Tensor) -> Tensor:
+        if output.shape != expected.shape:
             raise CutError(
-                f"{printable(path)!r} gives the shape {list(found.shape)} in the student and {list(expected.shape)} "
+                f"{printable(path)!r} gives the shape {list(output.shape)} in the student and {list(expected.shape)} "
                 "at the "
                 "kept indices of the teacher: is the student the model that the receipt is of, and not cut again "
                 "since? features=False leaves them out"
             )
-        return relative_error(found, expected)
+        return relative_error(output, expected)
 
     # -------------------------------------------------------------- features
 
-    def _features(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[Positions]]:
+    def _features(self, args: Args, kwargs: Kwargs) -> dict[str, list[Positions]]:
         """The compared modules, each with the remaining positions of its output for each call."""
         if self._edits is None or self._requested_features is False:
             return {}
@@ -345,26 +358,26 @@ class Distillation:
             raise CutError(f"the batch does not go through the teacher: {printable(str(error), 300)}") from error
         axes = graph.free_axes(inputs=True, outputs=True)  # what `outputs=` of the cut model's trace had left free, too
         keeps = keep_masks_of(axes, self._edits)
-        found = {}
+        positions = {}
         for path in (path for path in self._paths(graph) if path in self._moved):
             nodes = float_outputs(graph, path)
             if not nodes:
                 raise CutError(f"{printable(path)!r} gives no floating-point tensor: leave it out of features=")
-            found[path] = [positions_of(axes, keeps, node) for node in nodes]
-        return found
+            positions[path] = [positions_of(axes, keeps, node) for node in nodes]
+        return positions
 
     def _paths(self, graph: DataflowGraph) -> list[str]:
         if isinstance(self._requested_features, bool):
             have_one = [path for path in _repeated_modules(graph) if path in self._moved and float_outputs(graph, path)]
             return _evenly_spaced(have_one, MAX_FEATURES)
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         known = [path for path in graph.modules if path]
         for entry in self._requested_features:
             matching = [path for path in known if path == entry or fnmatchcase(path, entry)]
             if not matching:
                 raise UnknownPathError(f"no module {printable(entry)!r} runs: {closest_match_hint(entry, known)}")
-            found.update(dict.fromkeys(matching))
-        return list(found)
+            paths.update(dict.fromkeys(matching))
+        return list(paths)
 
     def __repr__(self) -> str:
         if self._edits is None or self._requested_features is False:
@@ -379,11 +392,11 @@ class Distillation:
         return f"<Distillation from {printable(type(self._teacher).__name__)}: {how}{inside}>"
 
 
-def relative_error(found: Tensor, expected: Tensor) -> Tensor:
+def relative_error(output: Tensor, expected: Tensor) -> Tensor:
     """The mean squared difference relative to the variance of the expected values."""
     expected = expected.float()
     spread = expected.var(correction=0) if expected.numel() > 1 else expected.square().mean()
-    return (found.float() - expected).square().mean() / spread.clamp_min(1e-12)
+    return (output.float() - expected).square().mean() / spread.clamp_min(1e-12)
 
 
 def _class_dim(logits: Tensor) -> int:
@@ -404,17 +417,15 @@ def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Ten
     return torch.stack([compare(one, other) for one, other in zip(ours, theirs, strict=True)]).mean()
 
 
-def _as_scalar(value: Any) -> Tensor:
+def _as_scalar(value: object) -> Tensor:
     """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
-        found = (
-            f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
-        )
-        raise CutError(f"outputs= gave {found}: return a tensor of one number, as a mean")
+        what = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
+        raise CutError(f"outputs= gave {what}: return a tensor of one number, as a mean")
     return value.reshape(())
 
 
-def float_outputs(graph: DataflowGraph, path: str) -> list[Any]:
+def float_outputs(graph: DataflowGraph, path: str) -> list[DataNode]:
     """The first floating-point output of each call of a module."""
     firsts = (
         next((node for node in call.outputs if node.dtype.is_floating_point), None)
@@ -455,7 +466,7 @@ def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
 # ------------------------------------------------------------------- choices
 
 
-def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, outputs: Any) -> None:
+def _check_arguments(teacher: object, receipt: object, temperature: object, weight: object, outputs: object) -> None:
     if not isinstance(teacher, nn.Module):
         raise CutError(f"the teacher is a {printable(type(teacher).__name__)}: pass the uncut nn.Module")
     if receipt is not None and not isinstance(receipt, Receipt):
@@ -468,15 +479,15 @@ def _check_arguments(teacher: Any, receipt: Any, temperature: Any, weight: Any, 
         raise CutError(f"outputs={printable(repr(outputs))}: give 'auto', 'kl', 'mse' or a function of both outputs")
 
 
-def _paths_wanted(features: Any) -> bool | list[str]:
+def _requested_paths(features: object) -> bool | list[str]:
     """The `features` argument, as a list if it names modules."""
     if isinstance(features, bool):
         return features
     every = [features] if isinstance(features, str) or not isinstance(features, Iterable) else list(features)
-    wrong = next((each for each in every if not isinstance(each, str)), None)
-    if wrong is not None or features is None:
+    paths = [each for each in every if isinstance(each, str)]
+    if len(paths) < len(every):
         raise CutError(f"features={printable(repr(features))}: give paths of modules, True for some or False for none")
-    return every
+    return paths
 
 
 def _repeated_modules(graph: DataflowGraph) -> list[str]:
@@ -501,7 +512,7 @@ def _evenly_spaced(every: list[str], most: int) -> list[str]:
     return [every[round(at * step)] for at in range(most)]
 
 
-def _compared_tensors(output: Any) -> list[Tensor]:
+def _compared_tensors(output: object) -> list[Tensor]:
     """The compared tensors of an output: the logits, else all floating-point ones."""
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
@@ -509,7 +520,7 @@ def _compared_tensors(output: Any) -> list[Tensor]:
     return [tensor for _, tensor in tensors(output) if tensor.is_floating_point()]
 
 
-def _are_logits(output: Any) -> bool:
+def _are_logits(output: object) -> bool:
     return isinstance(output, Tensor) or isinstance(getattr(output, "logits", None), Tensor)
 
 
@@ -530,7 +541,7 @@ def _sharing_copy(teacher: nn.Module) -> nn.Module:
     return shared.eval()
 
 
-def _run_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], role: str) -> Any:
+def _run_model(model: nn.Module, args: Args, kwargs: Kwargs, role: str) -> object:
     try:
         return model(*args, **kwargs)
     except Exception as error:
@@ -546,21 +557,21 @@ def _record_outputs(model: nn.Module, paths: Iterable[str]) -> Iterator[dict[str
     """Record the outputs of modules while this thread runs the model."""
     every = dict(model.named_modules(remove_duplicate=False))
     names = {id(every[path]): path for path in paths if path in every}
-    found: dict[str, list[Tensor]] = {}
+    outputs: dict[str, list[Tensor]] = {}
     thread = threading.get_ident()
 
-    def take(module: nn.Module, _: Any, output: Any) -> None:
+    def take(module: nn.Module, _: Args, output: object) -> None:
         path = names.get(id(module))
         if path is not None and threading.get_ident() == thread:
             value = first_float(output)
             if value is not None:
-                found.setdefault(path, []).append(value)
+                outputs.setdefault(path, []).append(value)
 
     if not names:
-        yield found
+        yield outputs
         return
     handle = nn.modules.module.register_module_forward_hook(take)
     try:
-        yield found
+        yield outputs
     finally:
         handle.remove()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -13,9 +12,10 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import plain_name
 from modulekg_widgets.engine.operators.traits import CHANNELS, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import NewValue
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox, run_each
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox, run_each
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.private import schema_of
+from modulekg_widgets.engine.torch_runtime.private import OpOverload, schema_of
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs
 
 Tensor = torch.Tensor
 BATCH_COUNTER = "num_batches_tracked"  # where torch's batch normalisations count, beside their statistics
@@ -44,16 +44,18 @@ class RecalibrationMode(OperatorMode):
     count by the number of values behind a mean, so that a last batch of fewer samples has no more say than is due.
     """
 
-    def __init__(self, stage: CutSandbox) -> None:
+    def __init__(self, sandbox: CutSandbox) -> None:
         super().__init__()
-        self._stage = stage
+        self._sandbox = sandbox
         self._sums: dict[tuple[str, str], _WeightedSums] = {}  # by the names of mean and variance
         self._counted: set[tuple[str, str]] = set()
         self._repeated_tensors: dict[
             int, tuple[Tensor, str]
         ] = {}  # instance normalisations repeat theirs for each sample
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if traits_of(func).normalizes == CHANNELS:
             call = Arguments(func, args, kwargs)
@@ -62,16 +64,16 @@ class RecalibrationMode(OperatorMode):
             if names[0] and names[1]:
                 return self._normalised(func, call, names)
         out = func(*args, **kwargs)
-        if args and id(args[0]) in self._stage.names and plain_name(schema_of(func).name) == "repeat":
-            self._repeated_tensors[id(out)] = out, self._stage.names[id(args[0])]
+        if args and id(args[0]) in self._sandbox.names and plain_name(schema_of(func).name) == "repeat":
+            self._repeated_tensors[id(out)] = out, self._sandbox.names[id(args[0])]
         return out
 
-    def _name(self, tensor: Any) -> str:
-        known = self._stage.names.get(id(tensor), "")
+    def _name(self, tensor: object) -> str:
+        known = self._sandbox.names.get(id(tensor), "")
         return known or self._repeated_tensors.get(id(tensor), (None, ""))[1]
 
-    def _normalised(self, func: Any, call: Arguments, names: tuple[str, str]) -> Any:
-        x, given = call["input"], call["running_mean"]
+    def _normalised(self, func: OpOverload, call: Arguments, names: tuple[str, str]) -> object:
+        x, running_mean = call["input"], call["running_mean"]
         weight = x.numel() // max(x.shape[1], 1)
         if weight < 2:
             raise CutError(
@@ -79,10 +81,10 @@ class RecalibrationMode(OperatorMode):
                 "batches, "
                 "as a DataLoader with drop_last=True does"
             )
-        mean, var = torch.zeros_like(given), torch.zeros_like(call["running_var"])
+        mean, var = torch.zeros_like(running_mean), torch.zeros_like(call["running_var"])
         eps = call.get("eps", call.get("epsilon"))
-        found = torch.native_batch_norm(x, call.get("weight"), call.get("bias"), mean, var, True, 1.0, eps)
-        own = self._stage.tensors[names[0]]
+        results = torch.native_batch_norm(x, call.get("weight"), call.get("bias"), mean, var, True, 1.0, eps)
+        own = self._sandbox.tensors[names[0]]
         samples = len(mean) // max(len(own), 1)
         if samples > 1:
             mean, var = (each.reshape(samples, -1).mean(0) for each in (mean, var))
@@ -94,40 +96,40 @@ class RecalibrationMode(OperatorMode):
             kind = torch.float32 if mean.device.type == "mps" else torch.float64
             self._sums[names] = _WeightedSums(torch.zeros_like(mean, dtype=kind), torch.zeros_like(var, dtype=kind))
         self._sums[names].add(mean, var, weight * samples)
-        if self._stage.names.get(id(given)) == names[0]:
+        if self._sandbox.names.get(id(running_mean)) == names[0]:
             self._counted.add(names)
         count = len(schema_of(func).returns)
-        return found[0] if count == 1 else (*found, *[x.new_empty(0)] * (count - len(found)))
+        return results[0] if count == 1 else (*results, *[x.new_empty(0)] * (count - len(results)))
 
     def clear(self) -> None:
         """Clear the tensors that are known by identity, after each forward pass."""
         self._repeated_tensors.clear()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.clear()
         super().__exit__(*error)
 
     def values(self) -> dict[str, NewValue]:
         """The new statistics and batch counters, by name."""
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for (mean, var), sums in self._sums.items():
             for name, total in ((mean, sums.mean), (var, sums.var)):
-                old = self._stage.tensors[name]
-                found[name] = (total / sums.weight).to(old.dtype).reshape(old.shape)
-                if not bool(found[name].isfinite().all()):
+                old = self._sandbox.tensors[name]
+                values[name] = (total / sums.weight).to(old.dtype).reshape(old.shape)
+                if not bool(values[name].isfinite().all()):
                     raise CutError(f"the statistics {printable(name)} are too large for {old.dtype}")
             counter = f"{mean.rpartition('.')[0]}.{BATCH_COUNTER}".removeprefix(".")
-            count = self._stage.tensors.get(counter)
+            count = self._sandbox.tensors.get(counter)
             if count is not None and (mean, var) in self._counted:
-                found[counter] = torch.full_like(count, sums.calls)
-        return {name: NewValue(tensor, is_sum=False) for name, tensor in found.items()}
+                values[counter] = torch.full_like(count, sums.calls)
+        return {name: NewValue(tensor, is_sum=False) for name, tensor in values.items()}
 
 
 def recalibrated_statistics(
-    stage: CutSandbox, batches: Batches, calls: Iterable[Call] | None = None
+    sandbox: CutSandbox, batches: Batches, calls: Iterable[Call] | None = None
 ) -> dict[str, NewValue]:
     """The recalibrated statistics from these calls, by default all batches."""
-    renewal = RecalibrationMode(stage)
-    for _ in run_each(batches, batches if calls is None else calls, stage.model, lambda: renewal):
+    renewal = RecalibrationMode(sandbox)
+    for _ in run_each(batches, batches if calls is None else calls, sandbox.model, lambda: renewal):
         pass  # what the model gives is not looked at
     return renewal.values()

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies
-from modulekg_widgets.engine.pruning.cut.cut import CopyToCut, cut
+from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies, tensors_by_model_name
+from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing
-from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue
+from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, tensors_with_names
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
-from modulekg_widgets.engine.pruning.recover.compensation import CompensationRow, LayerCorrection, compensate_layers
+from modulekg_widgets.engine.pruning.recover.compensation import (
+    AxisNames,
+    CompensationRow,
+    LayerCorrection,
+    compensate_layers,
+)
 from modulekg_widgets.engine.pruning.recover.recalibration import recalibrated_statistics
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, TracedCall, run_as_cut
 from modulekg_widgets.engine.pruning.recover.uncut_reference import parameters_of_model
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
-from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Values = dict[str, NewValue]
 
@@ -31,10 +34,10 @@ def cut_and_recover(
     edits: Edits,
     optimizer: Optimizers | None,
     traced: TracedCall,
-    axes: Mapping[Any, str],
-    recalibrate: Any = None,
+    axes: AxisNames,
+    recalibrate: object = None,
     compensate: bool = False,
-    copies: Any = (),
+    copies: object = (),
     undo: bool = True,
 ) -> Receipt:
     """Cut a model, all or nothing; batches run before anything changes.
@@ -54,7 +57,7 @@ def cut_and_recover(
     if recalibrate is None:
         if compensate:
             raise CutError("compensate=True learns from batches: pass them as recalibrate=batches")
-        return cut(model, edits, optimizer, copies=[CopyToCut(target, {}) for target in targets], undo=undo)
+        return cut(model, edits, optimizer, copies=targets, undo=undo)
     modules = [target for target in targets if isinstance(target.inner, nn.Module)]
     batches = Batches(model, recalibrate, traced, once=not compensate and not modules)
     training = bool(traced.training)
@@ -63,16 +66,17 @@ def cut_and_recover(
     if compensate:
         rows, corrections = compensate_layers(model, edits, training, batches, axes)
     values = _values_after_cut(model, edits, training, batches, corrections)
-    ties = _tied_names(model)
+    ties = {name: names for _, names in tensors_with_names(walk(model)) for name in names}
     copied = [
-        CopyToCut(each, _values_of_copy(each, edits, training, batches, corrections, values, ties)) for each in targets
+        each._replace(values=_values_of_copy(each, edits, training, batches, corrections, values, ties))
+        for each in targets
     ]
     receipt = cut(model, edits, optimizer, values, copied, undo)
     receipt.compensation, receipt.renewed = rows, tuple(name for name, new in values.items() if not new.is_sum)
     return receipt
 
 
-def recalibrate(model: nn.Module, traced: TracedCall, batches: Any) -> Receipt:
+def recalibrate(model: nn.Module, traced: TracedCall, batches: object) -> Receipt:
     """Recalibrate the running statistics of a model, all or nothing.
 
     Raises `CutError` for batches that do not fit.
@@ -84,30 +88,21 @@ def _values_after_cut(
     model: nn.Module, edits: Edits, training: bool, batches: Batches, corrections: Sequence[LayerCorrection]
 ) -> Values:
     """The new values of a model's tensors after the cut."""
-    found = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
-    statistics = run_as_cut(model, edits, training, lambda stage: recalibrated_statistics(stage, batches), found)
-    return {**found, **statistics}
+    values = _corrected_values(parameters_of_model(model) if corrections else {}, corrections)
+    statistics = run_as_cut(model, edits, training, lambda sandbox: recalibrated_statistics(sandbox, batches), values)
+    return {**values, **statistics}
 
 
 def _corrected_values(full: Mapping[str, torch.Tensor], corrections: Sequence[LayerCorrection]) -> Values:
-    found: Values = {}
+    values: Values = {}
     for correction in corrections:
         empty = next((name for name in correction.parameter_names() if full[name].is_meta), None)
         if empty is not None:
             raise CutError(
                 f"{printable(empty)} is on the meta device and has no data: load it before weights are fitted"
             )
-        found.update(correction.values(full))
-    return found
-
-
-def _tied_names(model: nn.Module) -> dict[str, list[str]]:
-    """All names of each parameter and buffer."""
-    walked = walk(model)
-    names: dict[int, list[str]] = {}
-    for held in named_registered_tensors(walked, walked.all_paths()):
-        names.setdefault(id(held.tensor), []).append(held.name)
-    return {name: every for every in names.values() for name in every}
+        values.update(correction.values(full))
+    return values
 
 
 def _values_of_copy(
@@ -122,7 +117,7 @@ def _values_of_copy(
     """The new values of a copy: its own compensation, and statistics from its own runs if it is a module."""
     if isinstance(target.inner, nn.Module):
         return _values_after_cut(target.inner, edits, training, batches, corrections)
-    full = {str(key).removeprefix("module."): tensor for key, tensor in target.inner.items()}
+    full = tensors_by_model_name(target.inner)
     own = [each for each in corrections if each.parameter_names() <= full.keys()]
-    found = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
-    return {other: new for name, new in found.items() for other in ties[name]}  # a dictionary has a tied one twice
+    own_values = {**{name: new for name, new in values.items() if not new.is_sum}, **_corrected_values(full, own)}
+    return {other: new for name, new in own_values.items() for other in ties[name]}  # a dictionary has a tied one twice

@@ -6,7 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -28,14 +28,13 @@ from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, UNREGISTERED
-from modulekg_widgets.engine.torch_runtime.private import disable_current_modes
-from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode
+from modulekg_widgets.engine.torch_runtime.private import OpOverload, disable_current_modes
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import with_isolated_rng
-from modulekg_widgets.engine.torch_runtime.state import registered_tensors, set_mode
 from modulekg_widgets.engine.tracing.unregistered_tensors import BUFFER, named_registered_tensors
 
 Tensor = torch.Tensor
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 T = TypeVar("T")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 HOLD_OUT_EVERY = 4  # of so many batches or samples one is held out
@@ -44,8 +43,8 @@ HOLD_OUT_EVERY = 4  # of so many batches or samples one is held out
 class TracedCall(NamedTuple):
     """The traced call of a model: its arguments with meta tensors, and the mode."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Args
+    kwargs: Kwargs
     training: bool | None = None
 
     @classmethod
@@ -70,7 +69,7 @@ class Batches:
     `once` says that they are gone through once; else, and of a generator, they are kept.
     """
 
-    def __init__(self, model: nn.Module, source: Any, traced: TracedCall, once: bool) -> None:
+    def __init__(self, model: nn.Module, source: object, traced: TracedCall, once: bool) -> None:
         check_batches(source)
         if isinstance(source, str | nn.Module) or not isinstance(source, Iterable):
             raise CutError(
@@ -132,7 +131,7 @@ class Batches:
 
         return [part(~held)], [part(held)]
 
-    def run(self, model: nn.Module, call: Call, number: int | None = None) -> Any:
+    def run(self, model: nn.Module, call: Call, number: int | None = None) -> object:
         """The output of a model; raises `CutError` for a batch that does not run."""
         number = self._numbers.get(id(call), number)
         which = "a batch" if number is None else f"batch {number}"
@@ -153,9 +152,9 @@ class Batches:
             ) from error
 
 
-def _items_outside_modes(given: Iterable[Any]) -> Iterator[Any]:
+def _items_outside_modes(batches: Iterable[object]) -> Iterator[object]:
     """The items, made outside of torch modes, as the user's code may use the model."""
-    every = with_isolated_rng(given)
+    every = with_isolated_rng(batches)
     end = object()
     while True:
         with disable_current_modes():
@@ -165,16 +164,16 @@ def _items_outside_modes(given: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-# -------------------------------------------------------------------- stages
+# -------------------------------------------------------------------- sandboxes
 
 
 class CutSandbox:
     """The modules of a sandbox as a cut leaves them."""
 
-    def __init__(self, walked: Walk, stage: Sandbox) -> None:
+    def __init__(self, walked: Walk, sandbox: Sandbox) -> None:
         self.walked = walked
-        self.model = stage.model
-        self.copies = stage.copies
+        self.model = sandbox.model
+        self.copies = sandbox.copies
         self.tensors = {held.name: held.tensor for held in named_registered_tensors(walked, walked.all_paths())}
         self.names: dict[int, str] = {}
         for name, tensor in self.tensors.items():
@@ -207,28 +206,28 @@ def run_as_cut(
             raise CutError(
                 f"{printable(name)} is on the meta device and has no data: batches cannot go through the model"
             )
-    with disable_current_modes():  # of a stage around this one, on which the model itself counts as left
+    with disable_current_modes():  # of a sandbox around this one, on which the model itself counts as left
         before = {name: place.tensor.detach() for place in locate_tensors(walked, edits) for name in place.edit.names}
         derived = recomputed_values(walked, edits, values)
     slice_of = slicer(edits, before.__getitem__)
 
-    def prepared(stage: Sandbox) -> T:
-        stage.replaces = True
-        copied = walked.with_modules(stage.modules)
+    def prepared(sandbox: Sandbox) -> T:
+        sandbox.replaces = True
+        copied = walked.with_modules(sandbox.modules)
         set_mode(copied.states, training)
         held = named_registered_tensors(copied, copied.all_paths())
         others = {each.name: each.tensor.detach().clone() if each.kind == BUFFER else each.tensor.detach()
                   for each in held}  # fmt: skip
-        apply_edits(copied, stage, edits, lambda edit, _: slice_of(edit), others)
-        cut = CutSandbox(copied, stage)
+        apply_edits(copied, sandbox, edits, lambda edit, _: slice_of(edit), others)
+        cut = CutSandbox(copied, sandbox)
         for name, new in {**derived, **(values or {})}.items():
             cut.set_value(name, new.tensor.clone(memory_format=torch.preserve_format))
         with torch.inference_mode(False), torch.no_grad(), DecomposedLayers() if step_by_step else nullcontext():
             return run(cut)
 
-    def guarded(stage: Sandbox) -> T:
+    def guarded(sandbox: Sandbox) -> T:
         with _WriteGuard(live.values()):
-            return prepared(stage)
+            return prepared(sandbox)
 
     if own == ALL:
         return run_isolated(walked.modules, (), prepared, ALL, 0)
@@ -259,7 +258,9 @@ class _WriteGuard(OperatorMode):
         plain = (tensor for tensor in protected if tensor.layout is torch.strided and tensor.numel())
         self._memory = {tensor.untyped_storage().data_ptr() for tensor in plain}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         signature = signature_of(func)
         if not signature.is_pure:
@@ -272,8 +273,8 @@ class _WriteGuard(OperatorMode):
 
 
 def run_each(
-    batches: Batches, calls: Iterable[Call], model: nn.Module, around: Callable[[], AbstractContextManager[Any]]
-) -> Iterator[Any]:
+    batches: Batches, calls: Iterable[Call], model: nn.Module, around: Callable[[], AbstractContextManager[object]]
+) -> Iterator[object]:
     """The outputs of the calls, each made inside the context of `around`."""
     for number, call in enumerate(calls):
         with around():

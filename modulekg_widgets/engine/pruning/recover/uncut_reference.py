@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,10 +14,11 @@ from modulekg_widgets.engine.operators.arguments import Arguments
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, LINEAR, MATRIX_PRODUCT, VECTOR_PRODUCT, traits_of
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
-from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, Call, CutSandbox
+from modulekg_widgets.engine.pruning.recover.sandbox_runs import Batches, CutSandbox
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.private import OpOverload
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, tensors
 from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER, named_registered_tensors
 
 # -------------------- Layer calls as they run: the weight, the dimension it reads along, the input and the output
@@ -64,7 +65,9 @@ class LayerCallMode(OperatorMode):
         self._names = {t.data_ptr(): name for name, t in tensors.items() if t.numel() and t.layout is torch.strided}
         self.uses: dict[str, set[str]] = {}  # by the name of a parameter
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         known = [name for tensor in tensors_in([*args, *kwargs.values()]) if (name := self._name(tensor))]
@@ -84,7 +87,7 @@ class LayerCallMode(OperatorMode):
     def _name(self, tensor: Tensor) -> str | None:
         return self._names.get(tensor.data_ptr()) if tensor.layout is torch.strided and tensor.numel() else None
 
-    def _call(self, func: Any, args: Any, kwargs: Any, operands: Operands, out: Any) -> LayerCall | None:
+    def _call(self, func: OpOverload, args: Args, kwargs: Kwargs, operands: Operands, out: object) -> LayerCall | None:
         weight = operands.weight
         name = self._name(weight)
         if name is None or not isinstance(out, Tensor):
@@ -107,11 +110,11 @@ class LayerCallMode(OperatorMode):
 def _same_dimension(view: Tensor, at: int, own: Tensor) -> int | None:
     """The dimension of a tensor that equals a dimension of its view."""
     size, stride = view.shape[at], view.stride(at)
-    found = [dim for dim in range(own.dim()) if (own.shape[dim], own.stride(dim)) == (size, stride)]
-    return found[0] if len(found) == 1 else None
+    dims = [dim for dim in range(own.dim()) if (own.shape[dim], own.stride(dim)) == (size, stride)]
+    return dims[0] if len(dims) == 1 else None
 
 
-def _operands(func: Any, args: Any, kwargs: Any) -> Operands | None:
+def _operands(func: OpOverload, args: Args, kwargs: Kwargs) -> Operands | None:
     kind = traits_of(func).layer
     if kind not in (CONVOLUTION, LINEAR, MATRIX_PRODUCT, VECTOR_PRODUCT):
         return None
@@ -122,11 +125,11 @@ def _operands(func: Any, args: Any, kwargs: Any) -> Operands | None:
         return (
             Operands(call["input"], call["weight"], call["bias"], -1, 0, -1, -1) if call["weight"].dim() == 2 else None
         )
-    given = [each for each in args if isinstance(each, Tensor)]
-    if len(given) < 2 or call.get("beta", 1) != 1 or call.get("alpha", 1) != 1:
+    operands = [each for each in args if isinstance(each, Tensor)]
+    if len(operands) < 2 or call.get("beta", 1) != 1 or call.get("alpha", 1) != 1:
         return None
-    left, right = given[-2:]
-    bias = given[0] if len(given) == 3 else None
+    left, right = operands[-2:]
+    bias = operands[0] if len(operands) == 3 else None
     if kind == VECTOR_PRODUCT:
         return Operands(right, left, bias, 1, 0, -1, -1)
     if right.dim() == 2 and left.dim() >= 2:
@@ -187,16 +190,18 @@ class UncutReference:
     """The uncut model in a sandbox of its own."""
 
     def __init__(
-        self, stage: CutSandbox, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
+        self, sandbox: CutSandbox, full: Mapping[str, Tensor], edits: Edits, batches: Batches, first: Call
     ) -> None:
         self.full = full
-        self._stage, self._batches = stage, batches
+        self._sandbox, self._batches = sandbox, batches
         self._by_name = {name: edit for edit in edits.tensors for name in edit.names}
-        self._last: tuple[Any, int, Tensor] | None = None  # with the input, so that its memory is not taken again
+        self._last: tuple[tuple[object, ...], int, Tensor] | None = (
+            None  # with the input, so that its memory is not taken again
+        )
         self.readers: dict[str, ReadingLayer] = {}
-        watch = LayerCallMode({name: stage.tensors[name] for name in self.full}, self._add_call)
+        watch = LayerCallMode({name: sandbox.tensors[name] for name in self.full}, self._add_call)
         with watch:
-            batches.run(stage.model, first, 0)
+            batches.run(sandbox.model, first, 0)
         self._last = None
         for reader in self.readers.values():
             if reader.bias is not None and len(watch.uses[reader.bias]) > 1:
@@ -236,27 +241,27 @@ class UncutReference:
 
     def layer_values(self, readers: Collection[ReadingLayer], call: Call) -> dict[str, list[LayerValues]]:
         """The inputs and remaining outputs of these layers for a batch."""
-        found: dict[str, list[LayerValues]] = {reader.name: [] for reader in readers}
+        values: dict[str, list[LayerValues]] = {reader.name: [] for reader in readers}
         edits = {reader.name: reader.edit for reader in readers}
 
         def see(each: LayerCall) -> None:
-            gave, kept = sample_rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
+            outputs, kept = sample_rows(each.out, each.out_at), edits[each.name].kept.get(each.makes)
             if kept is not None:
-                gave = gave.index_select(1, torch.from_numpy(kept).to(gave.device))
-            found[each.name].append(LayerValues(sample_rows(each.x, each.x_at), gave))
-            if all(len(found[reader.name]) >= reader.calls for reader in readers):
+                outputs = outputs.index_select(1, torch.from_numpy(kept).to(outputs.device))
+            values[each.name].append(LayerValues(sample_rows(each.x, each.x_at), outputs))
+            if all(len(values[reader.name]) >= reader.calls for reader in readers):
                 raise StopForward
 
         try:
-            with LayerCallMode({name: self._stage.tensors[name] for name in found}, see):
-                self._batches.run(self._stage.model, call)
+            with LayerCallMode({name: self._sandbox.tensors[name] for name in values}, see):
+                self._batches.run(self._sandbox.model, call)
         except StopForward:
             pass
-        return found
+        return values
 
     def output(self, call: Call) -> list[Tensor]:
         """The model's output for a batch."""
-        return comparable_outputs(self._batches.run(self._stage.model, call))
+        return comparable_outputs(self._batches.run(self._sandbox.model, call))
 
 
 def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
@@ -266,7 +271,7 @@ def parameters_of_model(model: nn.Module) -> dict[str, Tensor]:
     return {each.name: each.tensor.detach() for each in held if each.kind == PARAMETER}
 
 
-def comparable_outputs(output: Any) -> list[Tensor]:
+def comparable_outputs(output: object) -> list[Tensor]:
     """A sample of the entries of each floating-point output."""
-    found = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
-    return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in found]
+    outputs = (tensor.reshape(-1) for _, tensor in tensors(output) if tensor.is_floating_point())
+    return [flat[:: -(-len(flat) // MAX_OUTPUT_ELEMENTS) or 1].clone() for flat in outputs]

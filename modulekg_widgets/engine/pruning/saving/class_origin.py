@@ -10,25 +10,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType
-from typing import Any
+from typing import TypedDict, TypeGuard
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue
 from modulekg_widgets.engine.pruning.saving.origin import (
+    Builder,
     SavedCut,
     TrustedClasses,
     attributes_before_cuts,
     deep_copied,
     import_path,
 )
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 LIBRARY = "torch"
-CONTAINERS: dict[str, Callable[[Any], nn.Module]] = {
+CONTAINERS: dict[str, Callable[[OrderedDict[str, nn.Module]], nn.Module]] = {
     import_path(nn.Sequential): nn.Sequential,
     import_path(nn.ModuleList): lambda children: nn.ModuleList(children.values()),
     import_path(nn.ModuleDict): nn.ModuleDict,
@@ -36,7 +38,11 @@ CONTAINERS: dict[str, Callable[[Any], nn.Module]] = {
 TORCH_LAYERS = "torch.nn.modules."  # where the classes are that need nobody's consent
 POSITIONAL = "positional"  # the arguments that were given without names
 MAX_DEPTH = 100  # containers in each other
-Node = Mapping[str, Any]
+
+ContainerNode = TypedDict("ContainerNode", {"class": str, "children": "dict[str, Node]"})
+LayerNode = TypedDict("LayerNode", {"class": str, "arguments": JsonObject})
+Node = ContainerNode | LayerNode  # the JSON of what builds a module
+ArgumentGuess = Callable[[nn.Module, type, str, Mapping[str, SizeValue]], JsonObject]
 
 
 @dataclass(frozen=True)
@@ -44,31 +50,33 @@ class ClassOrigin:
     """A class with its arguments, or a container of such."""
 
     root: Node
-    classes: Mapping[str, Any]  # what each path in it names
+    classes: Mapping[str, Builder]  # what each path in it names
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {"library": LIBRARY, "root": self.root}
 
     def build(self) -> nn.Module:
-        model = self._build_node(self.root)
-        if not isinstance(model, nn.Module):
-            raise ModelFolderError(
-                f"{printable(self.root['class'])} gave a {printable(type(model).__name__)}, no module"
-            )
-        return model
+        return self._build_node(self.root)
 
-    def _build_node(self, node: Node) -> Any:
+    def _build_node(self, node: Node) -> nn.Module:
         if "children" in node:
             children = OrderedDict((name, self._build_node(child)) for name, child in node["children"].items())
             return CONTAINERS[node["class"]](children)
         arguments = deep_copied(node["arguments"])
-        return self.classes[node["class"]](*arguments.pop(POSITIONAL, ()), **arguments)
+        positional = arguments.pop(POSITIONAL, [])
+        assert isinstance(positional, list)
+        module = self.classes[node["class"]](*positional, **arguments)
+        if not isinstance(module, nn.Module):
+            raise ModelFolderError(f"{printable(node['class'])} gave a {printable(type(module).__name__)}, no module")
+        return module
 
 
 # ------------------------------------------------------------------ saving
 
 
-def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[ClassOrigin]:
+def class_origins(
+    model: nn.Module, cuts: Sequence[SavedCut], arguments: object, builder: object
+) -> Iterator[ClassOrigin]:
     """The possible builders of a model, the likeliest first; raises `ModelFolderError` if there is none."""
     if arguments is not None or builder is not None:
         made_by = nominal_class(model) if builder is None else builder
@@ -84,7 +92,7 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
     refusal: ModelFolderError | None = None
     known = False
     for guess in (_recorded_arguments, _no_arguments):
-        classes: dict[str, Any] = {}
+        classes: dict[str, Builder] = {}
         try:
             node = _class_node(model, "", before, classes, guess)
         except ModelFolderError as error:
@@ -97,8 +105,8 @@ def class_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, bu
 
 
 def _class_node(
-    module: nn.Module, path: str, before: Mapping[str, SizeValue], classes: dict[str, Any], guess: Callable[..., Any]
-) -> dict[str, Any]:
+    module: nn.Module, path: str, before: Mapping[str, SizeValue], classes: dict[str, Builder], guess: ArgumentGuess
+) -> Node:
     """The description of a module's construction."""
     cls = nominal_class(module)
     name = _importable(cls)
@@ -113,10 +121,10 @@ def _class_node(
     return {"class": name, "arguments": guess(module, cls, path, before)}
 
 
-def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> dict[str, Any]:
+def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> JsonObject:
     """The arguments that a module stores in attributes of the same name."""
     state = module_state(module)
-    found = {}
+    arguments: JsonObject = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in ("device", "dtype"):
             continue
@@ -125,13 +133,13 @@ def _recorded_arguments(module: nn.Module, cls: type, path: str, before: Mapping
         if name in state[PARAMETERS]:
             value = state[PARAMETERS][name] is not None  # as `bias`
         if value is not inspect.Parameter.empty and _is_json(value):
-            found[name] = value
+            arguments[name] = value
         elif parameter.default is inspect.Parameter.empty:
             raise _unknown_argument_error(cls, name)
-    return found
+    return arguments
 
 
-def _no_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> dict[str, Any]:
+def _no_arguments(module: nn.Module, cls: type, path: str, before: Mapping[str, SizeValue]) -> JsonObject:
     needed = (name for name, each in inspect.signature(cls).parameters.items()
               if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))  # fmt: skip
     if (name := next(needed, None)) is not None:
@@ -147,7 +155,7 @@ def _unknown_argument_error(cls: type, name: str) -> ModelFolderError:
     )
 
 
-def _importable(value: Any) -> str:
+def _importable(value: Builder) -> str:
     """The import path of a class or function; raises `ModelFolderError` if it cannot be imported from there."""
     path = import_path(value)
     if _imported_object(path) is not value:
@@ -158,29 +166,29 @@ def _importable(value: Any) -> str:
     return path
 
 
-def _imported_object(path: str) -> Any:
+def _imported_object(path: str) -> object:
     """The object at a path in an imported module; None if there is none."""
     module, _, name = path.partition(":")
-    found: Any = sys.modules.get(module)
+    value: object = sys.modules.get(module)
     for part in name.split("."):
-        found = None if found is None else vars(found).get(part)
-    return found
+        value = None if value is None else vars(value).get(part)
+    return value
 
 
-def checked_arguments(arguments: Any) -> dict[str, Any]:
+def checked_arguments(arguments: object) -> JsonObject:
     """Arguments as JSON values; raises `ModelFolderError` for others."""
-    given = {} if arguments is None else arguments
-    if isinstance(given, list | tuple):
-        given = {POSITIONAL: list(given)}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given) or not _is_json(given):
+    values = {} if arguments is None else arguments
+    if isinstance(values, list | tuple):
+        values = {POSITIONAL: list(values)}
+    if not _is_json(values) or not isinstance(values, Mapping):
         raise ModelFolderError(
             "arguments= are a dictionary by name, or a tuple, of numbers, texts, None, lists and dictionaries: JSON "
             "has no others; for a model that needs others pass builder= a function that makes them"
         )
-    return dict(given)
+    return dict(values)
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value: object) -> TypeGuard[JsonValue]:
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_json(part) for key, part in value.items())
     if isinstance(value, list | tuple):
@@ -191,47 +199,47 @@ def _is_json(value: Any) -> bool:
 # ----------------------------------------------------------------- loading
 
 
-def read_class_origin(manifest: Mapping[str, Any], trusted: TrustedClasses) -> ClassOrigin:
+def read_class_origin(manifest: Mapping[str, object], trusted: TrustedClasses) -> ClassOrigin:
     """The builder in a manifest; raises `ModelFolderError` for untrusted names."""
-    classes: dict[str, Any] = {}
+    classes: dict[str, Builder] = {}
     root = _read_node(manifest.get("root"), trusted, classes, 0)
     return ClassOrigin(root, classes)
 
 
-def _read_node(node: Any, trusted: TrustedClasses, classes: dict[str, Any], depth: int) -> Node:
+def _read_node(node: object, trusted: TrustedClasses, classes: dict[str, Builder], depth: int) -> Node:
     path = node.get("class") if isinstance(node, dict) else None
-    if not isinstance(path, str) or depth > MAX_DEPTH:
+    if not isinstance(node, dict) or not isinstance(path, str) or depth > MAX_DEPTH:
         raise ModelFolderError("the manifest does not say what builds the model: save it again")
-    if path in CONTAINERS and node.keys() == {"class", "children"} and isinstance(node["children"], dict):
-        for child in node["children"].values():
-            _read_node(child, trusted, classes, depth + 1)
-        return node
+    children = node.get("children")
+    if path in CONTAINERS and node.keys() == {"class", "children"} and isinstance(children, dict):
+        inside = {name: _read_node(child, trusted, classes, depth + 1) for name, child in children.items()}
+        return {"class": path, "children": inside}
     arguments = node.get("arguments")
     if node.keys() != {"class", "arguments"} or not isinstance(arguments, dict):
         raise ModelFolderError(f"the manifest has no arguments for {printable(path)}: save the model again")
     if not isinstance(arguments.get(POSITIONAL, []), list):
         raise ModelFolderError(f"the manifest has no list of arguments for {printable(path)}: save the model again")
     classes[path] = _trusted_object(path, trusted)
-    return node
+    return {"class": path, "arguments": arguments}
 
 
-def _trusted_object(path: str, trusted: TrustedClasses) -> Any:
+def _trusted_object(path: str, trusted: TrustedClasses) -> Builder:
     """The class or function at a path: trusted by the caller, of torch, or an imported module class."""
-    given = trusted.find(path)
-    if given is not None:
-        return given
+    known = trusted.get(path)
+    if known is not None:
+        return known
     module, _, name = path.partition(":")
     if module.startswith(TORCH_LAYERS) and module.removeprefix(TORCH_LAYERS).isidentifier():
         with suppress(ImportError):
             import_module(module)
-    found = _imported_object(path)
-    if isinstance(found, type) and issubclass(found, nn.Module) and import_path(found) == path:
-        return found
-    if isinstance(found, FunctionType):
+    value = _imported_object(path)
+    if isinstance(value, type) and issubclass(value, nn.Module) and import_path(value) == path:
+        return value
+    if isinstance(value, FunctionType):
         raise ModelFolderError(
             f"the folder names the function {printable(path)}: pass classes=[{printable(name)}] to agree"
         )
-    passed = f"; of what was passed {closest_match_hint(path, trusted.names)}" if trusted.names else ""
+    passed = f"; of what was passed {closest_match_hint(path, sorted(trusted))}" if trusted else ""
     raise ModelFolderError(
         f"the folder names {printable(path)}, which is no module class that has been imported: import it first, or "
         "pass "

@@ -157,11 +157,13 @@ class ConfigNumbers:
                 self._effect(path)
 
     def _own_size(self, key: FactKey) -> tuple[int]:
-        return (self.base.facts[key],)
+        size = self.base.facts[key]
+        assert isinstance(size, int)
+        return (size,)
 
     def _quotients(self, key: FactKey) -> set[float]:
         """What the numbers that a fact follows have to be divided by for it."""
-        size = self.base.facts[key]
+        (size,) = self._own_size(key)
         return {each.value // size for each in self.effects if key in each.sizes and each.value % size == 0} - {1}
 
     def _follows(self, key: FactKey, value: float) -> bool:
@@ -293,11 +295,13 @@ class ConfigNumbers:
 
     def _explain_facts(self, differing: Iterable[FactKey]) -> None:
         base = self.base.facts
-        self.explain({key: (base[key],) for key in differing if type(base.get(key)) is int and key[0] in SIZE_FACTS})
+        sizes = [key for key in differing if type(base.get(key)) is int and key[0] in SIZE_FACTS]
+        self.explain({key: self._own_size(key) for key in sizes})
 
     def _changed_in(self, wanted: ModelSignature) -> ConfigChange:
         """The changes that a cut has made in the configuration of the model itself, as counts of layers."""
-        before, after = dict(leaves(self.origin.config)), leaves(config_document(wanted.model.config))
+        config: Any = wanted.model.config
+        before, after = dict(leaves(self.origin.config)), leaves(config_document(config))
         changed = {path: value for path, value in after if path in before and before[path] != value}
         lists = {path for path, value in changed.items() if isinstance(value, list)}
         return {path: value for path, value in changed.items()

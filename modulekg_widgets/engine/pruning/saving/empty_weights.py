@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import ModelFolderError
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
 M = TypeVar("M", bound=nn.Module)
 UNLIMITED = 1 << 62
@@ -31,7 +32,9 @@ class _EmptyWeightsMode(TorchFunctionMode):
         super().__init__()
         self._numbers, self._calls = max_numbers, max_calls
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., torch.Tensor], types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         self._calls -= 1
         written = args[0] if args else kwargs.get("tensor")

@@ -1,4 +1,4 @@
-"""Builder of transformers models from their configuration."""
+"""Builders of the models of transformers, timm and diffusers, from what the library keeps in them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import MissingPackageError, ModelFolderError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class, walk
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.notes import KEY
 from modulekg_widgets.engine.pruning.saving.class_origin import checked_arguments, class_origins, read_class_origin
 from modulekg_widgets.engine.pruning.saving.model_folder import (
@@ -32,7 +33,7 @@ from modulekg_widgets.engine.pruning.saving.origin import (
     deep_copied,
     import_path,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- Builder of timm models from the name of their architecture
 
@@ -47,16 +48,16 @@ class TimmOrigin:
     """An architecture of timm with arguments of `timm.create_model`."""
 
     architecture: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, JsonValue]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {"library": TIMM, "architecture": self.architecture, "arguments": dict(self.arguments)}
 
     def build(self) -> nn.Module:
         return import_module(TIMM).create_model(self.architecture, pretrained=False, **deep_copied(self.arguments))
 
 
-def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> Iterator[TimmOrigin]:
+def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: object) -> Iterator[TimmOrigin]:
     """The possible builders of a timm model; none for any other."""
     library = sys.modules.get(TIMM)
     state = module_state(model)
@@ -71,12 +72,12 @@ def timm_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any) -> 
     yield TimmOrigin(name, {})
     before = attributes_before_cuts(cuts)
     kept = {key: before.get(key, state.get(key)) for key in RECORDED_ARGUMENTS}
-    found = {key: value for key, value in kept.items() if isinstance(value, int | str)}
-    yield TimmOrigin(name, {key: value for key, value in found.items() if key == "num_classes"})
-    yield TimmOrigin(name, found)
+    recorded = {key: value for key, value in kept.items() if isinstance(value, int | str)}
+    yield TimmOrigin(name, {key: value for key, value in recorded.items() if key == "num_classes"})
+    yield TimmOrigin(name, recorded)
 
 
-def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
+def read_timm_origin(manifest: Mapping[str, object]) -> TimmOrigin:
     """The builder in a manifest; raises `ModelFolderError` for unknown architectures."""
     try:
         library = import_module(TIMM)
@@ -88,7 +89,7 @@ def read_timm_origin(manifest: Mapping[str, Any]) -> TimmOrigin:
     return TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
 
 
-def checked_timm_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_timm_arguments(arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """The arguments; raises `ModelFolderError` for those that open or download files."""
     wrong = next((name for name in arguments if name.startswith(REFUSED_ARGUMENTS)), None)
     if wrong is not None:
@@ -126,19 +127,25 @@ _LAYERS = re.compile(r"layer|depth|block")
 _LABELS = re.compile(r"(num|n)_(labels|classes)$")  # of which the library makes lists of names
 
 
+class Configuration(Protocol):
+    """A configuration of transformers."""
+
+    def to_json_string(self, use_diff: bool) -> str: ...
+
+
 @dataclass(frozen=True)
 class TransformersOrigin:
     """A model class of transformers with the document of a configuration."""
 
     cls: type
-    config: Mapping[str, Any]
-    kernels: Mapping[str, str]  # the implementations of attention and experts, which no configuration file has
-    generation: Mapping[str, Any] | None = None  # the document of what `generate` goes by
+    config: Mapping[str, JsonValue]
+    kernels: Mapping[str, JsonValue]  # the implementations of attention and experts, which no configuration file has
+    generation: Mapping[str, JsonValue] | None = None  # the document of what `generate` goes by
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {"library": TRANSFORMERS, "class": _name_of(self.cls), "kernels": dict(self.kernels)}
 
-    def with_config(self, config: Mapping[str, Any]) -> TransformersOrigin:
+    def with_config(self, config: Mapping[str, JsonValue]) -> TransformersOrigin:
         return TransformersOrigin(self.cls, config, self.kernels, self.generation)
 
     @cached_property
@@ -151,7 +158,7 @@ class TransformersOrigin:
             return frozenset()
         return frozenset(key for key, value in lists.items() if made.get(key) == value)
 
-    def _configuration(self, document: Mapping[str, Any]) -> Any:
+    def _configuration(self, document: Mapping[str, JsonValue]) -> Configuration:
         return self.cls.config_class.from_dict(_decoded(deep_copied(document)))  # type: ignore[attr-defined]
 
     def build(self) -> nn.Module:
@@ -164,17 +171,20 @@ class TransformersOrigin:
         return model
 
 
-def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
+def transformers_origin(model: nn.Module, cuts: Sequence[SavedCut]) -> TransformersOrigin | None:
     """The builder of a transformers model before `cuts`; None for any other."""
     library = sys.modules.get(TRANSFORMERS)
     cls = nominal_class(model)
     if library is None or not isinstance(model, library.PreTrainedModel):
         return None
-    document = config_document(model.config)
-    for keys, before in _config_before(model, cuts).items():
+    pretrained: Any = model  # of a class of the library, which need not be installed
+    document = config_document(pretrained.config)
+    for keys, before in _config_before(model, pretrained.config, cuts).items():
         part = document
         for key in keys[:-1]:
-            part = part[key]
+            inner = part[key]
+            assert isinstance(inner, dict)
+            part = inner
         part[keys[-1]] = before
     for key in ("_name_or_path", "transformers_version", KEY, *KERNEL_KEYS):
         document.pop(key, None)
@@ -182,35 +192,39 @@ def transformers_origin(model: Any, cuts: Sequence[SavedCut]) -> TransformersOri
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
     if parameter is not None:
         document["dtype"] = str(parameter.dtype).removeprefix("torch.")
-    kernels = {name: getattr(model.config, name, None) for name in ("_attn_implementation", "_experts_implementation")}
-    generation = getattr(model, "generation_config", None) if model.can_generate() else None
+    kernels = {
+        name: getattr(pretrained.config, name, None) for name in ("_attn_implementation", "_experts_implementation")
+    }
+    generation = getattr(model, "generation_config", None) if pretrained.can_generate() else None
     return TransformersOrigin(
         cls, _checked(document), {name: value for name, value in kernels.items() if value in LIBRARY_KERNELS},
         None if generation is None else json.loads(generation.to_json_string(use_diff=True)),
     )  # fmt: skip
 
 
-def config_document(config: Any) -> dict[str, Any]:
+def config_document(config: Configuration) -> JsonObject:
     """A configuration as JSON, with default values."""
     return json.loads(config.to_json_string(use_diff=False))
 
 
-def _config_before(model: Any, cuts: Sequence[SavedCut]) -> dict[tuple[str, ...], Any]:
+def _config_before(
+    model: nn.Module, config: Configuration, cuts: Sequence[SavedCut]
+) -> dict[tuple[str, ...], JsonValue]:
     """The old values of configuration keys that cuts changed, by path."""
     walked = walk(model)
     states = {path: walked.states[index] for path, index in walked.all_paths()}
-    inside = dict(_configurations_in(model.config))
-    found = {}
+    inside = dict(_configurations_in(config))
+    values = {}
     for path, before in attributes_before_cuts(cuts).items():
         holder, _, key = path.rpartition(".")
         module, _, attribute = holder.rpartition(".")
         keys = inside.get(id(states.get(module, {}).get(attribute)))
         if keys is not None:
-            found[(*keys, key)] = list(before) if isinstance(before, tuple) else before
-    return found
+            values[(*keys, key)] = list(before) if isinstance(before, tuple) else before
+    return values
 
 
-def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _configurations_in(config: Configuration, keys: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The identities of a configuration and of nested ones, with their key paths."""
     yield id(config), keys
     for key, value in vars(config).items():
@@ -219,14 +233,15 @@ def _configurations_in(config: Any, keys: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def read_transformers_origin(
-    manifest: Mapping[str, Any], config: Mapping[str, Any], generation: Any, trusted: TrustedClasses
+    manifest: Mapping[str, object], config: JsonValue, generation: JsonValue, trusted: TrustedClasses
 ) -> TransformersOrigin:
     """The builder in a folder; raises `ModelFolderError` for what the library would not build."""
     name = manifest.get("class")
     kernels = manifest.get("kernels", {})
     if not isinstance(name, str) or not isinstance(kernels, dict) or not isinstance(config, dict):
         raise ModelFolderError("the manifest names no class of transformers: save the model again")
-    cls = trusted.find(name) or _class_of_library(name, trusted)
+    own = trusted.get(name)
+    cls = own if isinstance(own, type) else _class_of_library(name, trusted)
     _checked(config)
     names = {"_attn_implementation", "_experts_implementation"}
     if not kernels.keys() <= names or not all(value in LIBRARY_KERNELS for value in kernels.values()):
@@ -243,7 +258,7 @@ def _class_of_library(name: str, trusted: TrustedClasses) -> type:
         raise MissingPackageError("the folder holds a model of transformers: pip install transformers") from error
     cls = getattr(library, name, None) if name.isidentifier() and not name.startswith("_") else None
     if not (isinstance(cls, type) and issubclass(cls, library.PreTrainedModel)):
-        hint = f", of which {', '.join(trusted.names)} were passed" if trusted.names else ""
+        hint = f", of which {', '.join(sorted(trusted))} were passed" if trusted else ""
         raise ModelFolderError(
             f"{printable(name)} is no model class of transformers: for one of your own pass "
             f"classes=[{printable(name)}]{hint}"
@@ -256,9 +271,9 @@ def _name_of(cls: type) -> str:
     return cls.__name__ if getattr(library, cls.__name__, None) is cls else import_path(cls)
 
 
-def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked(document: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """The document; raises `ModelFolderError` if it asks for code, other files or the network."""
-    waiting: list[Any] = [document]
+    waiting: list[JsonValue] = [document]
     while waiting:
         part = waiting.pop()
         for key, value in part.items() if isinstance(part, Mapping) else ():
@@ -291,16 +306,17 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document
 
 
-def _are_library_kernels(value: Any) -> bool:
+def _are_library_kernels(value: JsonValue) -> bool:
     values = value.values() if isinstance(value, dict) else [value]
     return all(isinstance(each, str) and each in LIBRARY_KERNELS for each in values)
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: JsonValue) -> JsonValue:
     """The document with the library's notation for infinite numbers decoded."""
     if isinstance(value, dict):
-        if value.keys() == {"__float__"} and value["__float__"] in NON_FINITE_NUMBERS:
-            return NON_FINITE_NUMBERS[value["__float__"]]
+        number = value.get("__float__")
+        if len(value) == 1 and isinstance(number, str) and number in NON_FINITE_NUMBERS:
+            return NON_FINITE_NUMBERS[number]
         return {key: _decoded(part) for key, part in value.items()}
     return [_decoded(part) for part in value] if isinstance(value, list) else value
 
@@ -323,9 +339,9 @@ class DiffusersOrigin:
     """A model class of diffusers with its constructor arguments."""
 
     cls: type
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, JsonValue]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {"library": DIFFUSERS, "class": self.cls.__name__, "arguments": dict(self.arguments)}
 
     def build(self) -> nn.Module:
@@ -341,32 +357,32 @@ def diffusers_origin(model: nn.Module) -> DiffusersOrigin | None:
         return None
     if getattr(library, cls.__name__, None) is not cls:
         return None  # a class of the user's, which its path finds
-    given = {name: value for name, value in registered.items() if not name.startswith("_")}
-    return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(_as_lists(given))))
+    arguments = {name: value for name, value in registered.items() if not name.startswith("_")}
+    return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(_as_lists(arguments))))
 
 
-def read_diffusers_origin(manifest: Mapping[str, Any]) -> DiffusersOrigin:
+def read_diffusers_origin(manifest: Mapping[str, object]) -> DiffusersOrigin:
     """The builder in a manifest; raises `ModelFolderError` for other classes."""
     try:
         library = import_module(DIFFUSERS)
     except ImportError as error:
         raise MissingPackageError("the folder holds a model of diffusers: pip install diffusers") from error
     name = manifest.get("class")
-    named = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
-    cls = getattr(library, name, None) if named else None  # type: ignore[arg-type]
+    is_public = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
+    cls = getattr(library, str(name), None) if is_public else None
     if not (isinstance(cls, type) and issubclass(cls, library.ModelMixin)):
         raise ModelFolderError(f"{printable(repr(name), 60)} is no model class of diffusers {library.__version__}")
     return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(manifest.get("arguments"))))
 
 
-def _checked_diffusers_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked_diffusers_arguments(arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     wrong = next((name for name, value in arguments.items() if name.startswith(ADDRESS_ARGUMENTS) and value), None)
     if wrong is not None:
         raise ModelFolderError(f"the argument {printable(wrong)!r} leads diffusers to other files: leave it out")
     return arguments
 
 
-def _as_lists(value: Any) -> Any:
+def _as_lists(value: object) -> object:
     """Tuples as lists."""
     if isinstance(value, Mapping):
         return {key: _as_lists(part) for key, part in value.items()}
@@ -376,7 +392,9 @@ def _as_lists(value: Any) -> Any:
 # -------------------- Detection of a model's library and of its builder
 
 
-def possible_origins(model: nn.Module, cuts: Sequence[SavedCut], arguments: Any, builder: Any) -> Iterator[Origin]:
+def possible_origins(
+    model: nn.Module, cuts: Sequence[SavedCut], arguments: object, builder: object
+) -> Iterator[Origin]:
     """The possible builders of a model, the likeliest first; raises `ModelFolderError` if there is none."""
     known = False
     if arguments is None and builder is None and (origin := transformers_origin(model, cuts)) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +26,7 @@ from modulekg_widgets.engine.pruning.saving.model_folder import (
     read_manifest,
 )
 from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, set_attributes
-from modulekg_widgets.engine.pruning.saving.origin import Origin, TrustedClasses
+from modulekg_widgets.engine.pruning.saving.origin import Origin, trusted_classes
 from modulekg_widgets.engine.pruning.saving.tensor_file import StoredTensor, TensorFile, open_tensors
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 
@@ -36,10 +35,10 @@ EXTRA_NUMBERS = 1 << 25  # what a model without weights may compute beside its t
 CALLS_PER_TENSOR, EXTRA_CALLS = 100, 100_000
 
 
-def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Module:
+def load(folder: object, classes: Sequence[object], apply_plan: ApplyPlan) -> nn.Module:
     """The model of a folder in eval mode; raises `ModelFolderError` for anything else."""
     path = checked_folder(folder)
-    trusted = TrustedClasses(classes)
+    trusted = trusted_classes(classes)
     check_exists(path)
     manifest = read_manifest(path)
     check_foreign_files(path, set(manifest.files))
@@ -49,11 +48,11 @@ def load(folder: Any, classes: Sequence[Any], apply_plan: ApplyPlan) -> nn.Modul
         files = [stack.enter_context(open_tensors(os.path.join(path, name)))
                  for name in (TENSOR_FILE, EXTRA_FILE) if name in manifest.files or name == TENSOR_FILE]  # fmt: skip
         model = _build_cut_model(origin, plans, apply_plan, [each for file in files for each in file.stored.values()])
-        found = ModelSignature.of(model)
-        sources = _tensor_sources(found, files, manifest)
-        set_attributes(found, manifest.attributes)
+        signature = ModelSignature.of(model)
+        sources = _tensor_sources(signature, files, manifest)
+        set_attributes(signature, manifest.attributes)
         values = {name: file.read(name) for name, file in sources.items()}
-    return _with_tensors(found, values)
+    return _with_tensors(signature, values)
 
 
 def _build_cut_model(
@@ -79,16 +78,18 @@ def _build_cut_model(
     return model
 
 
-def _tensor_sources(found: ModelSignature, files: Sequence[TensorFile], manifest: Manifest) -> dict[str, TensorFile]:
+def _tensor_sources(
+    signature: ModelSignature, files: Sequence[TensorFile], manifest: Manifest
+) -> dict[str, TensorFile]:
     """The file of each tensor; raises `ModelFolderError` if model and files do not match."""
-    firsts = found.first_names
+    firsts = signature.first_names
     tied = {name: first for name, first in firsts.items() if name != first}
     if tied != dict(manifest.tied):
         raise ModelFolderError("the folder ties other tensors than the model does: it is of another model or release")
     sources: dict[str, TensorFile] = {}
     for file in files:
         for name, stored in file.stored.items():
-            _check_tensor(name, stored, found, sources)
+            _check_tensor(name, stored, signature, sources)
             sources[name] = file
     for name, first in firsts.items():
         if first not in sources:
@@ -98,12 +99,14 @@ def _tensor_sources(found: ModelSignature, files: Sequence[TensorFile], manifest
     return sources
 
 
-def _check_tensor(name: str, stored: StoredTensor, found: ModelSignature, sources: Mapping[str, TensorFile]) -> None:
-    if name in sources or found.first_names.get(name) != name:
+def _check_tensor(
+    name: str, stored: StoredTensor, signature: ModelSignature, sources: Mapping[str, TensorFile]
+) -> None:
+    if name in sources or signature.first_names.get(name) != name:
         raise ModelFolderError(
             f"the folder has a tensor {printable(name)!r}, which the model has not: it is of another model"
         )
-    tensor = found.by_name[name].tensor
+    tensor = signature.by_name[name].tensor
     if tuple(tensor.shape) != stored.shape:
         raise ModelFolderError(
             f"{printable(name)} in the folder has the shape {list(stored.shape)}, and in the model "
@@ -115,8 +118,8 @@ def _check_tensor(name: str, stored: StoredTensor, found: ModelSignature, source
         raise ModelFolderError(f"{printable(name)} in the folder is {stored.dtype}, and in the model {tensor.dtype}")
 
 
-def _with_tensors(found: ModelSignature, values: Mapping[str, torch.Tensor]) -> nn.Module:
-    by_name = {name: values[first] for name, first in found.first_names.items()}
-    stage = Sandbox(found.walked.modules, None, None)
-    apply_edits(found.walked, stage, Edits(()), lambda edit, tensor: tensor, by_name)
-    return found.model.eval()
+def _with_tensors(signature: ModelSignature, values: Mapping[str, torch.Tensor]) -> nn.Module:
+    by_name = {name: values[first] for name, first in signature.first_names.items()}
+    sandbox = Sandbox(signature.walked.modules, None, None)
+    apply_edits(signature.walked, sandbox, Edits(()), lambda edit, tensor: tensor, by_name)
+    return signature.model.eval()

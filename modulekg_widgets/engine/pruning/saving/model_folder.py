@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
-from modulekg_widgets.engine.pruning.saving.origin import Origin
+from modulekg_widgets.engine.json_types import JsonValue
 from modulekg_widgets.engine.safe_files import atomic_writer, parse_json, read_bounded
 
 MANIFEST = "modulekg.json"
@@ -37,7 +37,7 @@ FOREIGN_SUFFIXES = (
 Writer = Callable[[IO[bytes]], object]
 
 
-def checked_folder(folder: Any) -> str:
+def checked_folder(folder: object) -> str:
     """The absolute path of a folder; raises `ModelFolderError` for anything else."""
     if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
         raise ModelFolderError(f"a model is saved in a folder, got a {printable(type(folder).__name__)}: pass its path")
@@ -75,10 +75,10 @@ def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
 def _check_target(folder: str) -> None:
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         raise ModelFolderError(f"{printable(folder)} is there, and no folder: name another one")
-    found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    if found and MANIFEST not in found:
+    existing = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if existing and MANIFEST not in existing:
         raise ModelFolderError(
-            f"{printable(folder)} is not empty ({printable(', '.join(found[:3]))}), and no model was saved there "
+            f"{printable(folder)} is not empty ({printable(', '.join(existing[:3]))}), and no model was saved there "
             "before: "
             "name a new folder"
         )
@@ -106,9 +106,10 @@ def _move_into_place(scratch: str, folder: str, written: set[str]) -> None:
 def _saved_files(folder: str) -> set[str]:
     """The files that an earlier save has written."""
     try:
-        files = read_json(folder, MANIFEST).get("files", [])
-    except (ModelFolderError, AttributeError):
+        document = read_json(folder, MANIFEST)
+    except ModelFolderError:
         return set()
+    files = document.get("files") if isinstance(document, dict) else None
     return {name for name in files if isinstance(name, str)} if isinstance(files, list) else set()
 
 
@@ -125,17 +126,13 @@ def read_bytes(folder: str, name: str) -> bytes:
         raise ModelFolderError(f"{name} in {printable(folder)} cannot be read: {printable(str(error))}") from error
 
 
-def read_json(folder: str, name: str) -> Any:
+def read_json(folder: str, name: str) -> JsonValue:
     """The JSON document in a file; raises `ModelFolderError` for anything else."""
     content = read_bytes(folder, name)
     try:
-        return parse_json(content, _InvalidJSONError, MAX_PARTS, unique=True, doubles=True)
+        return parse_json(content, ValueError, MAX_PARTS, unique=True, doubles=True)
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{name} in {printable(folder)} is no JSON: {printable(str(error))}") from error
-
-
-class _InvalidJSONError(ValueError):
-    """A document is no valid JSON."""
 
 
 def check_foreign_files(folder: str, files: set[str]) -> None:
@@ -177,36 +174,29 @@ def plan_file_name(at: int) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a manifest."""
+    """The manifest of a folder: its files, and what builds the model."""
 
-    origin: Mapping[str, Any]
+    origin: Mapping[str, object]
     files: frozenset[str]
     cuts: int
     tied: Mapping[str, str]  # by each further name of a tensor its first
-    attributes: Mapping[str, Any]  # numbers, texts and flags that the model has set since it was built
+    attributes: Mapping[str, object]  # numbers, texts and flags that the model has set since it was built
+    plain: bool = False  # whether the library's own `from_pretrained` loads the folder
+    reason: str = ""  # why not
 
-
-def manifest_document(
-    origin: Origin,
-    files: Sequence[str],
-    cuts: int,
-    plain: bool,
-    reason: str,
-    first_names: Mapping[str, str],
-    attributes: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The JSON document of a manifest."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "origin": origin.document(),
-        "files": sorted([*files, MANIFEST]),
-        "cuts": cuts,
-        "from_pretrained": plain,
-        "reason": reason,
-        "tied": {name: first for name, first in first_names.items() if name != first},
-        "attributes": dict(attributes),
-    }
+    def document(self) -> dict[str, object]:
+        """The manifest as JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "origin": self.origin,
+            "files": sorted([*self.files, MANIFEST]),
+            "cuts": self.cuts,
+            "from_pretrained": self.plain,
+            "reason": self.reason,
+            "tied": dict(self.tied),
+            "attributes": dict(self.attributes),
+        }
 
 
 def read_manifest(folder: str) -> Manifest:
@@ -228,18 +218,22 @@ def read_manifest(folder: str) -> Manifest:
         raise _incomplete_error()
     if not isinstance(attributes, dict) or not isinstance(cuts, int) or not 0 <= cuts <= MAX_CUTS:
         raise _incomplete_error()
-    if not _are_texts((*files, *tied.values())):
-        raise _incomplete_error()
+    names, ties = _texts(files), dict(zip(tied, _texts(tied.values()), strict=True))
     known = {TENSOR_FILE, EXTRA_FILE, CONFIG_FILE, GENERATION_FILE, MANIFEST, *map(plan_file_name, range(cuts))}
-    other = next((name for name in files if name not in known), None)
+    other = next((name for name in names if name not in known), None)
     if other is not None:
         raise ModelFolderError(f"{MANIFEST} names the file {printable(repr(other))}, which is none of a saved model")
-    return Manifest(origin, frozenset(files), cuts, tied, attributes)
+    return Manifest(origin, frozenset(names), cuts, ties, attributes)
 
 
 def _incomplete_error() -> ModelFolderError:
     return ModelFolderError(f"{MANIFEST} lacks what it should say, or says something else: save the model again")
 
 
-def _are_texts(values: Iterable[Any]) -> bool:
-    return all(isinstance(each, str) for each in values)
+def _texts(values: Iterable[JsonValue]) -> list[str]:
+    texts = []
+    for value in values:
+        if not isinstance(value, str):
+            raise _incomplete_error()
+        texts.append(value)
+    return texts

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
 from modulekg_widgets.engine.identity.walk import Walk, is_structural, nominal_class, walk
-from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import methods_of, names_read, reachable_functions
+from modulekg_widgets.engine.torch_runtime.isolation.attribute_writes import (
+    attributes_read,
+    methods_of,
+    reachable_functions,
+)
 from modulekg_widgets.engine.torch_runtime.isolation.instances import SCALARS
 from modulekg_widgets.engine.torch_runtime.private import MODULES, VOLATILE_BUFFERS
 from modulekg_widgets.engine.tracing.unregistered_tensors import (
@@ -23,8 +27,8 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import (
     named_unregistered_tensors,
 )
 
-FactKey = tuple[Any, ...]
-Facts = dict[FactKey, Any]  # what is compared: by kind, path and name
+FactKey: TypeAlias = "tuple[str | int, ...]"  # kind, path, and name or dimension
+Facts = dict[FactKey, object]  # what is compared
 CONFIG = "config"  # where models of transformers keep what they were built from
 SELF = "self"
 SIZE_FACTS = ("size", "attribute", "length")  # the kinds of facts that a size can be
@@ -67,27 +71,27 @@ class ModelSignature:
     @cached_property
     def facts(self) -> Facts:
         """All facts that must be equal for two models to compute the same with equal tensors."""
-        found: Facts = {}
+        facts: Facts = {}
         for held in self.tensors:
             if self.first_names[held.name] != held.name:
-                found["tied", held.name] = self.first_names[held.name]
+                facts["tied", held.name] = self.first_names[held.name]
                 continue
-            found["dimensions", held.name] = held.tensor.dim()
-            found.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
-        read = _attributes_read(self._classes)
+            facts["dimensions", held.name] = held.tensor.dim()
+            facts.update({("size", held.name, at): size for at, size in enumerate(held.tensor.shape)})
+        read = _attributes_by_class(self._classes)
         for path, index in self.walked.all_paths():
             cls = nominal_class(self.walked.modules[index])
-            found["class", path] = f"{cls.__module__}.{cls.__qualname__}"
+            facts["class", path] = f"{cls.__module__}.{cls.__qualname__}"
             if issubclass(cls, nn.ModuleList):
-                found["length", path] = len(self.walked.states[index][MODULES])
+                facts["length", path] = len(self.walked.states[index][MODULES])
             names = read[type(self.walked.modules[index])]
             for name, value in self.walked.states[index].items():
                 if is_structural(name) and name in names and _is_plain(value):
-                    found["attribute", path, name] = _comparable(value)
-        return found
+                    facts["attribute", path, name] = _comparable(value)
+        return facts
 
     @cached_property
-    def config_read(self) -> Mapping[str, Any]:
+    def config_read(self) -> Mapping[str, object]:
         """The configuration values that the code reads at run time, by key."""
         config = getattr(self.model, CONFIG, None)
         keys = _keys_read(self._classes)
@@ -95,13 +99,13 @@ class ModelSignature:
 
 
 @lru_cache(maxsize=64)
-def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
+def _attributes_by_class(classes: frozenset[type]) -> dict[type, frozenset[str]]:
     """The attributes that code reads while the model runs, by module class."""
     functions = list(reachable_functions(classes))
     entered = {function.__code__ for function in functions}
-    anywhere = names_read(functions, but=SELF)
+    anywhere = attributes_read(functions, but=SELF)
     return {
-        cls: anywhere | names_read(
+        cls: anywhere | attributes_read(
             (each for each in methods_of(cls, nn.Module) if is_of_torch(cls) or each.__code__ in entered), of=SELF
         )
         for cls in classes
@@ -111,7 +115,7 @@ def _attributes_read(classes: frozenset[type]) -> dict[type, frozenset[str]]:
 @lru_cache(maxsize=64)
 def _keys_read(classes: frozenset[type]) -> frozenset[str]:
     """The configuration keys that code reads while the model runs."""
-    return names_read(reachable_functions(classes), of=CONFIG)
+    return attributes_read(reachable_functions(classes), of=CONFIG)
 
 
 def is_of_torch(cls: type) -> bool:
@@ -124,7 +128,7 @@ def is_unsaved(held: ModelTensor) -> bool:
     return held.kind == ATTRIBUTE or (held.kind == BUFFER and held.attribute in held.state[VOLATILE_BUFFERS])
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_plain(part) for part in value)
     if type(value) is dict:
@@ -132,14 +136,14 @@ def _is_plain(value: Any) -> bool:
     return type(value) in SCALARS
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: object) -> object:
     """Lists as tuples, as JSON has no tuples."""
     if isinstance(value, list | tuple):
         return tuple(_comparable(part) for part in value)
     return {key: _comparable(part) for key, part in value.items()} if type(value) is dict else value
 
 
-def differing_facts(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
+def differing_facts(one: Facts, other: Facts) -> list[FactKey]:
     """The facts that differ or that only one model has."""
     return [
         key for key in dict.fromkeys((*one, *other))
@@ -147,26 +151,26 @@ def differing_facts(one: Facts, other: Facts) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     return one is other or (type(one) is type(other) and one == other) or (one != one and other != other)
 
 
-def can_be_set(key: tuple[Any, ...], one: Facts, other: Facts) -> bool:
+def can_be_set(key: FactKey, one: Facts, other: Facts) -> bool:
     """True if a fact is an attribute with a number, text or flag in both models."""
     return key[0] == "attribute" and all(type(facts.get(key, ())) in SCALARS for facts in (one, other))
 
 
-def is_set_by_forward(key: tuple[Any, ...], rebuilt: Facts) -> bool:
+def is_set_by_forward(key: FactKey, rebuilt: Facts) -> bool:
     """True if an attribute exists only since the model ran."""
     return key[0] == "attribute" and key not in rebuilt
 
 
-def attribute_path(key: tuple[Any, ...]) -> str:
+def attribute_path(key: FactKey) -> str:
     """The path of an attribute."""
-    return ".".join(part for part in key[1:] if part)
+    return ".".join(str(part) for part in key[1:] if part)
 
 
-def set_attributes(signature: ModelSignature, attributes: Mapping[str, Any]) -> None:
+def set_attributes(signature: ModelSignature, attributes: Mapping[str, object]) -> None:
     """Set attributes of a model; raises `ModelFolderError` for others."""
     keys = {attribute_path(key): key for key in signature.facts if key[0] == "attribute"}
     states = {path: signature.walked.states[index] for path, index in signature.walked.all_paths()}
@@ -174,15 +178,18 @@ def set_attributes(signature: ModelSignature, attributes: Mapping[str, Any]) -> 
         key = keys.get(name)
         if key is None or not can_be_set(key, signature.facts, {key: value}):
             raise ModelFolderError(f"the folder sets {printable(name)}, which is no number, text or flag of the model")
-        states[key[1]][key[2]] = value
+        _, path, attribute = map(str, key)
+        states[path][attribute] = value
 
 
-def describe_fact(key: tuple[Any, ...], one: Facts, other: Facts) -> str:
+def describe_fact(key: FactKey, one: Facts, other: Facts) -> str:
     """A difference as text."""
     kind, *where = key
     name = printable(".".join(str(part) for part in where if part != ""), 120) or "the model"
     here, there = (printable(repr(facts[key]), 60) if key in facts else "none" for facts in (one, other))
-    what = {"size": "size", "dimensions": "number of dimensions", "tied": "tie", "class": "class"}.get(kind, "value")
+    what = {"size": "size", "dimensions": "number of dimensions", "tied": "tie", "class": "class"}.get(
+        str(kind), "value"
+    )
     return f"the {what} of {name} is {here}, and built anew {there}"
 
 

@@ -1,15 +1,18 @@
-"""Builders of models as they were before their cuts."""
+"""Origins: what builds a model as it was before its cuts."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
+
+Builder: TypeAlias = "Callable[..., object]"  # a class or a function that builds a model, or a part of one
 
 
 class SavedCut(NamedTuple):
@@ -23,7 +26,7 @@ class SavedCut(NamedTuple):
 class Origin(Protocol):
     """Builds a model as it was before its cuts."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The builder as JSON for the manifest."""
         ...
 
@@ -32,40 +35,35 @@ class Origin(Protocol):
         ...
 
 
-class TrustedClasses:
-    """The caller's classes and functions that a folder may name."""
+TrustedClasses = Mapping[str, Builder]  # by import path: the caller's classes and functions, which a folder may name
 
-    def __init__(self, classes: Sequence[Any] = ()) -> None:
-        wrong = next((each for each in classes if not callable(each)), None)
-        if wrong is not None:
+
+def trusted_classes(classes: Sequence[object]) -> TrustedClasses:
+    """The caller's classes by import path; raises `ModelFolderError` for what cannot be called."""
+    by_path: dict[str, Builder] = {}
+    for each in classes:
+        if not callable(each):
             raise ModelFolderError(
-                f"classes= has a {printable(type(wrong).__name__)}: pass classes, or functions that build a model"
+                f"classes= has a {printable(type(each).__name__)}: pass classes, or functions that build a model"
             )
-        self._by_path = {import_path(each): each for each in classes}
-
-    def find(self, path: str) -> Any:
-        """The object at a path, or None; nothing is imported."""
-        return self._by_path.get(path)
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._by_path)
+        by_path[import_path(each)] = each
+    return by_path
 
 
-def import_path(value: Any) -> str:
+def import_path(value: Builder) -> str:
     """The import path of a class or function."""
     return f"{value.__module__}:{value.__qualname__}"
 
 
 def attributes_before_cuts(cuts: Sequence[SavedCut]) -> dict[str, SizeValue]:
     """The old values of all attributes that the cuts change."""
-    found: dict[str, SizeValue] = {}
+    before_cuts: dict[str, SizeValue] = {}
     for cut in cuts:
         for path, (before, _) in cut.edits.all_attributes.items():
-            found.setdefault(path, before)
-    return found
+            before_cuts.setdefault(path, before)
+    return before_cuts
 
 
-def deep_copied(document: Mapping[str, Any]) -> dict[str, Any]:
+def deep_copied(document: Mapping[str, JsonValue]) -> JsonObject:
     """A deep copy of a document."""
     return copy.deepcopy(dict(document))

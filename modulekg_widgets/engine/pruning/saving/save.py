@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 from torch import nn
 
@@ -28,13 +28,14 @@ from modulekg_widgets.engine.pruning.saving.model_folder import (
     GENERATION_FILE,
     MANIFEST,
     TENSOR_FILE,
+    Manifest,
     Writer,
     checked_folder,
-    manifest_document,
     plan_file_name,
     write_folder,
 )
 from modulekg_widgets.engine.pruning.saving.model_signature import (
+    Facts,
     ModelSignature,
     attribute_path,
     can_be_set,
@@ -43,9 +44,14 @@ from modulekg_widgets.engine.pruning.saving.model_signature import (
     is_set_by_forward,
 )
 from modulekg_widgets.engine.pruning.saving.origin import Origin, SavedCut
-from modulekg_widgets.engine.pruning.saving.tensor_file import SavedContent, cut_content, full_content, write_tensors
+from modulekg_widgets.engine.pruning.saving.tensor_file import (
+    TensorsToSave,
+    all_tensors,
+    remaining_slices,
+    write_tensors,
+)
 from modulekg_widgets.engine.residuals.module_removal import paths_after
-from modulekg_widgets.engine.torch_runtime.state import unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class SavedModel:
 
 
 def save(
-    model: nn.Module, folder: Any, cuts: Sequence[SavedCut], arguments: Any = None, builder: Any = None
+    model: nn.Module, folder: object, cuts: Sequence[SavedCut], arguments: object = None, builder: object = None
 ) -> SavedModel:
     """Save a model that was cut by `cuts`, or that is still whole with one cut given.
 
@@ -81,62 +87,59 @@ def save(
     """
     target = checked_folder(folder)
     model = unwrapped(model)
-    found = ModelSignature.of(model)
-    _check_savable(found)
-    origin, twin = _rebuild_model(model, found, cuts, arguments, builder)
+    signature = ModelSignature.of(model)
+    _check_savable(signature)
+    origin, rebuilt = _rebuild_model(model, signature, cuts, arguments, builder)
     fit = ConfigFit(None, "its class and the plan build it")
-    if twin.attributes:
-        fit = ConfigFit(None, f"{next(iter(twin.attributes))} is not as it is built")
+    if rebuilt.attributes:
+        fit = ConfigFit(None, f"{next(iter(rebuilt.attributes))} is not as it is built")
     elif isinstance(origin, TransformersOrigin):
-        fit = fitting_config(origin, twin.signature, twin.content.value_of)
+        fit = fitting_config(origin, rebuilt.signature, rebuilt.tensors.value_of)
     if fit.origin is not None:
         origin, cuts_in_folder = fit.origin, ()
     else:
         cuts_in_folder = cuts
-    files = _files(twin.content, origin, cuts_in_folder)
-    manifest = manifest_document(
-        origin,
-        list(files),
-        len(cuts_in_folder),
-        fit.origin is not None,
-        fit.reason,
-        twin.content.signature.first_names,
-        twin.attributes,
+    files = _files(rebuilt.tensors, origin, cuts_in_folder)
+    first_names = rebuilt.tensors.signature.first_names
+    tied = {name: first for name, first in first_names.items() if name != first}
+    plain = fit.origin is not None
+    manifest = Manifest(
+        origin.document(), frozenset(files), len(cuts_in_folder), tied, rebuilt.attributes, plain, fit.reason
     )
-    files[MANIFEST] = _json(manifest)
+    files[MANIFEST] = _json(manifest.document())
     write_folder(target, files)
-    return SavedModel(target, fit.origin is not None, fit.reason)
+    return SavedModel(target, plain, fit.reason)
 
 
-def _check_savable(found: ModelSignature) -> None:
-    for module in found.walked.modules:
+def _check_savable(signature: ModelSignature) -> None:
+    for module in signature.walked.modules:
         if type(module).get_extra_state is not nn.Module.get_extra_state:
             raise ModelFolderError(
                 f"{printable(type(module).__name__)} has a state of its own (get_extra_state), which no safetensors "
                 "holds"
             )
-    missing = next((held.name for held in found.tensors if held.tensor.is_meta), None)
+    missing = next((held.name for held in signature.tensors if held.tensor.is_meta), None)
     if missing is not None:
         raise ModelFolderError(f"{printable(missing)} is on the meta device and has no values: load the model first")
 
 
 class _RebuiltModel(NamedTuple):
-    """The rebuilt and cut model without weights, and the content to save."""
+    """The rebuilt and cut model without weights, and the tensors to save."""
 
     signature: ModelSignature
-    content: SavedContent
-    attributes: dict[str, Any]  # those that are others in the model that is saved
+    tensors: TensorsToSave
+    attributes: dict[str, object]  # those that are others in the model that is saved
 
 
 def _rebuild_model(
-    model: nn.Module, found: ModelSignature, cuts: Sequence[SavedCut], arguments: Any, builder: Any
+    model: nn.Module, signature: ModelSignature, cuts: Sequence[SavedCut], arguments: object, builder: object
 ) -> tuple[Origin, _RebuiltModel]:
     """The first builder that reproduces the model; raises `ModelFolderError` if there is none."""
     refusal: ModelFolderError | None = None
     for whole in _possibly_uncut(model, cuts):
         for origin in possible_origins(model, () if whole else cuts, arguments, builder):
             try:
-                return origin, _rebuild_and_cut(origin, cuts, found, whole)
+                return origin, _rebuild_and_cut(origin, cuts, signature, whole)
             except ModelFolderError as error:
                 refusal = refusal or error
             except Exception as error:  # noqa: BLE001 - of the code that builds it
@@ -160,51 +163,52 @@ def _possibly_uncut(model: nn.Module, cuts: Sequence[SavedCut]) -> tuple[bool, .
     return (likely, not likely) if edits.removal else (likely,)
 
 
-def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], found: ModelSignature, whole: bool) -> _RebuiltModel:
+def _rebuild_and_cut(origin: Origin, cuts: Sequence[SavedCut], signature: ModelSignature, whole: bool) -> _RebuiltModel:
     """The rebuilt and cut model; raises `ModelFolderError` if it differs."""
-    twin = build_with_empty_weights(origin.build)
-    others = _changed_attributes(found, ModelSignature.of(twin)) if whole else {}
-    moved = paths_after(walk(twin), cuts[0].edits.removal) if whole else {}
+    model = build_with_empty_weights(origin.build)
+    changed = _changed_attributes(signature, ModelSignature.of(model)) if whole else {}
+    moved = paths_after(walk(model), cuts[0].edits.removal) if whole else {}
     try:
         for cut in cuts:
-            cut.apply(twin)
+            cut.apply(model)
     except CutError as error:
         raise ModelFolderError(
-            f"{printable(type(found.model).__name__)}, built anew, cannot be cut as this model was ({error}): "
+            f"{printable(type(signature.model).__name__)}, built anew, cannot be cut as this model was ({error}): "
             "where it was cut several times, pass all receipts in turn, mk.save_model(model, folder, [first, second])"
         ) from error
-    cut_twin = ModelSignature.of(twin)
+    cut_signature = ModelSignature.of(model)
     if not whole:
-        attributes = {attribute_path(key): value for key, value in _changed_attributes(found, cut_twin).items()}
-        return _RebuiltModel(cut_twin, full_content(found), attributes)
-    stay = {
-        attribute_path((kind, moved[path], name)): value
-        for (kind, path, name), value in others.items()
-        if path in moved
-    }
-    return _RebuiltModel(cut_twin, cut_content(found, cut_twin, cuts[0].edits, moved), stay)
+        changed = _changed_attributes(signature, cut_signature)
+        attributes = {attribute_path(key): value for key, value in changed.items()}
+        return _RebuiltModel(cut_signature, all_tensors(signature), attributes)
+    remaining = {}
+    for key, value in changed.items():
+        kind, path, name = map(str, key)
+        if path in moved:
+            remaining[attribute_path((kind, moved[path], name))] = value
+    return _RebuiltModel(cut_signature, remaining_slices(signature, cut_signature, cuts[0].edits, moved), remaining)
 
 
-def _changed_attributes(found: ModelSignature, rebuilt: ModelSignature) -> dict[tuple[Any, ...], Any]:
+def _changed_attributes(signature: ModelSignature, rebuilt: ModelSignature) -> Facts:
     """The attributes that were set after construction; raises `ModelFolderError` for other differences."""
-    others = differing_facts(found.facts, rebuilt.facts)
-    attributes = {key: found.facts[key] for key in others if can_be_set(key, found.facts, rebuilt.facts)}
+    others = differing_facts(signature.facts, rebuilt.facts)
+    attributes = {key: signature.facts[key] for key in others if can_be_set(key, signature.facts, rebuilt.facts)}
     others = [key for key in others if key not in attributes and not is_set_by_forward(key, rebuilt.facts)]
     if others:
         more = f", and {len(others) - 1} more differences" if len(others) > 1 else ""
         raise ModelFolderError(
-            f"{printable(type(found.model).__name__)} cannot be saved so that it loads again: "
-            f"{describe_fact(others[0], found.facts, rebuilt.facts)}{more}. Where the model was cut, pass the "
+            f"{printable(type(signature.model).__name__)} cannot be saved so that it loads again: "
+            f"{describe_fact(others[0], signature.facts, rebuilt.facts)}{more}. Where the model was cut, pass the "
             "receipts of all "
             "cuts; where it was built with other arguments, pass arguments={…}; undo what changed it otherwise"
         )
     return attributes
 
 
-def _files(content: SavedContent, origin: Origin, cuts: Sequence[SavedCut]) -> dict[str, Writer]:
+def _files(saved: TensorsToSave, origin: Origin, cuts: Sequence[SavedCut]) -> dict[str, Writer]:
     files: dict[str, Writer] = {}
     for name, unsaved in ((TENSOR_FILE, False), (EXTRA_FILE, True)):
-        tensors = list(content.tensors(unsaved))
+        tensors = list(saved.writes(unsaved))
         if tensors or not unsaved:
             files[name] = partial(write_tensors, tensors=tensors, metadata={"format": "pt"})
     if isinstance(origin, TransformersOrigin):
@@ -216,9 +220,9 @@ def _files(content: SavedContent, origin: Origin, cuts: Sequence[SavedCut]) -> d
     return files
 
 
-def _json(document: Mapping[str, Any], indent: int | None = None) -> Writer:
+def _json(document: Mapping[str, object], indent: int | None = None) -> Writer:
     return partial(_write, content=json.dumps(document, indent=indent, sort_keys=True, allow_nan=False).encode())
 
 
-def _write(file: Any, content: bytes) -> None:
+def _write(file: IO[bytes], content: bytes) -> None:
     file.write(content)

@@ -10,28 +10,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, NamedTuple
+from io import BufferedReader
+from typing import IO, NamedTuple
 
 import torch
 
 from modulekg_widgets.engine.errors import ModelFolderError, printable
-from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
-from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
-from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
-from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
-from modulekg_widgets.engine.safetensors_header import (
-    DTYPES,
+from modulekg_widgets.engine.file_formats.format_tables import SAFETENSORS_DTYPES
+from modulekg_widgets.engine.file_formats.safetensors_header import (
     LENGTH_BYTES,
     METADATA,
     HeaderEntry,
     HeaderError,
     read_header,
 )
+from modulekg_widgets.engine.json_types import JsonObject
+from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
+from modulekg_widgets.engine.pruning.cut.edits import Edits, slicer
+from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature
+from modulekg_widgets.engine.safe_files import BINARY, NO_FOLLOW, NONBLOCKING, PATHLIKE
 
 ALIGNMENT = 64  # bytes: where the widest registers begin
 # the dtypes that torch has, and of which it counts whole elements
 TORCH_DTYPES = {
-    name: getattr(torch, word) for name, (bits, word) in DTYPES.items() if bits >= 8 and hasattr(torch, word)
+    name: getattr(torch, word)
+    for name, (word, bits) in SAFETENSORS_DTYPES.items()
+    if bits >= 8 and hasattr(torch, word)
 }
 DTYPES_BY_NAME = {str(dtype).removeprefix("torch."): dtype for dtype in TORCH_DTYPES.values()}
 FORMAT_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
@@ -58,7 +62,7 @@ class StoredTensor(NamedTuple):
 def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Mapping[str, str]) -> None:
     """Write tensors one by one; raises `ModelFolderError` for unsupported dtypes."""
     every = sorted(tensors, key=_alignment_order)
-    header: dict[str, Any] = {METADATA: dict(metadata)}
+    header: JsonObject = {METADATA: dict(metadata)}
     end = 0
     for each in every:
         if each.dtype not in FORMAT_NAMES:
@@ -92,23 +96,22 @@ def _tensor_bytes(each: TensorWrite) -> memoryview:
 
 def _memory_view(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
-    flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-    return memoryview(flat)
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 class TensorFile:
     """An open safetensors file with a checked header."""
 
-    def __init__(self, file: IO[bytes], stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
+    def __init__(self, file: BufferedReader, stored: dict[str, StoredTensor], metadata: dict[str, str]) -> None:
         self._file, self.stored, self.metadata = file, stored, metadata
 
     def read(self, name: str) -> torch.Tensor:
         """Read a tensor into memory of its own."""
-        found = self.stored[name]
+        stored = self.stored[name]
         with torch.inference_mode(False):
-            tensor = torch.empty(found.shape, dtype=found.dtype, device="cpu")
-        self._file.seek(found.start)
-        if found.nbytes and self._file.readinto(_memory_view(tensor)) != found.nbytes:  # type: ignore[attr-defined]
+            tensor = torch.empty(stored.shape, dtype=stored.dtype, device="cpu")
+        self._file.seek(stored.start)
+        if stored.nbytes and self._file.readinto(_memory_view(tensor)) != stored.nbytes:
             raise ModelFolderError(f"the file ends within {printable(name)}: it changed while it was read")
         return tensor
 
@@ -126,13 +129,13 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
     except (OSError, ValueError) as error:
         reason = printable(getattr(error, "strerror", None) or str(error))
         raise ModelFolderError(f"{printable(name)} cannot be read ({reason}): save the model again") from error
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise ModelFolderError(f"{printable(name)} is no ordinary file: save the model again")
     with os.fdopen(handle, "rb") as file:
         try:
-            entries, metadata = read_header(lambda offset, length: _read_range(file, offset, length), found.st_size)
+            entries, metadata = read_header(lambda offset, length: _read_range(file, offset, length), status.st_size)
             yield TensorFile(file, {key: _stored_tensor(key, entry) for key, entry in entries.items()}, metadata)
         except HeaderError as error:
             raise ModelFolderError(f"{printable(name)} is no safetensors file: {error}") from error
@@ -142,7 +145,7 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
             raise ModelFolderError(f"{printable(name)} is no safetensors file: {printable(str(error))}") from error
 
 
-def _read_range(file: IO[bytes], offset: int, length: int) -> bytes:
+def _read_range(file: BufferedReader, offset: int, length: int) -> bytes:
     file.seek(offset)
     return file.read(length)
 
@@ -158,14 +161,14 @@ def _stored_tensor(name: str, entry: HeaderEntry) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class SavedContent:
+class TensorsToSave:
     """The tensors to save: of a cut model, or slices of a whole one, read one by one."""
 
     signature: ModelSignature  # of the cut model: its own, or that of one without weights
     tensor_of: Callable[[str], torch.Tensor]  # as it is in the model that is saved
     value_of: Callable[[str], torch.Tensor]  # as the folder has it
 
-    def tensors(self, unsaved: bool) -> Iterator[TensorWrite]:
+    def writes(self, unsaved: bool) -> Iterator[TensorWrite]:
         """Each tensor once under its first name, in the state_dict or outside of it."""
         for held in self.signature.tensors:
             name = held.name
@@ -175,25 +178,27 @@ class SavedContent:
                 )
 
 
-def full_content(found: ModelSignature) -> SavedContent:
-    """The content of a whole model."""
+def all_tensors(signature: ModelSignature) -> TensorsToSave:
+    """The tensors of a model as they are."""
 
     def tensor_of(name: str) -> torch.Tensor:
-        return found.by_name[name].tensor
+        return signature.by_name[name].tensor
 
-    return SavedContent(found, tensor_of, tensor_of)
+    return TensorsToSave(signature, tensor_of, tensor_of)
 
 
-def cut_content(found: ModelSignature, cut: ModelSignature, edits: Edits, new_paths: Mapping[str, str]) -> SavedContent:
+def remaining_slices(
+    signature: ModelSignature, cut: ModelSignature, edits: Edits, new_paths: Mapping[str, str]
+) -> TensorsToSave:
     """The remaining slices of a whole model; `cut` is the signature of the cut model without weights."""
     paths = {now: before for before, now in new_paths.items()}
     names = {held.name: _renamed(held.name, paths) for held in cut.tensors}
     by_name = {name: edit for edit in edits.tensors for name in edit.names}
-    slice_of = slicer(edits, lambda name: found.by_name[name].tensor.detach())
-    derived = recomputed_values(found.walked, edits)
+    slice_of = slicer(edits, lambda name: signature.by_name[name].tensor.detach())
+    derived = recomputed_values(signature.walked, edits)
 
     def tensor_of(name: str) -> torch.Tensor:
-        return found.by_name[names[name]].tensor
+        return signature.by_name[names[name]].tensor
 
     def value_of(name: str) -> torch.Tensor:
         if names[name] in derived:
@@ -201,7 +206,7 @@ def cut_content(found: ModelSignature, cut: ModelSignature, edits: Edits, new_pa
         edit = by_name.get(names[name])
         return tensor_of(name) if edit is None else slice_of(edit)
 
-    return SavedContent(cut, tensor_of, value_of)
+    return TensorsToSave(cut, tensor_of, value_of)
 
 
 def _renamed(name: str, paths: Mapping[str, str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +39,7 @@ class CutRuns:
         self._compiler = EditCompiler(graph.axes)
         self._plans: dict[Term, PruningPlan] = {}  # one that takes the first index of an axis
 
-    def output(self, keeps: KeepMasks) -> Any:
+    def output(self, keeps: KeepMasks) -> object:
         """The output of the model without some indices; raises `CutError` if no cut runs."""
         graph, edits = self.graph, self._edits(keeps)
         values = {name: node.tensor.detach() for name, node in graph.state.items() if node.tensor is not None}
@@ -79,7 +78,7 @@ Tensor = torch.Tensor
 class RecordedRun(ForwardReplay):
     """A recorded run with all values and their storage offsets."""
 
-    def __init__(self, axes: Axes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, axes: Axes, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.offsets: dict[DataNode, int] = {}
         super().__init__(axes.graph, args, kwargs)
         self.all_values = self.run_all()
@@ -89,7 +88,7 @@ class RecordedRun(ForwardReplay):
         super()._take(node, value)
 
     @property
-    def output(self) -> Any:
+    def output(self) -> object:
         """The model's output, in its own structure."""
         return with_leaves(self.graph.result, DataNode, self.all_values.__getitem__)
 
@@ -108,7 +107,7 @@ class IndexRemoval:
         self._runs = CutRuns(graph) if graph.data_dependent and isinstance(graph, DataflowGraph) else None
         self._affected: dict[Term, list[OperatorNode]] = {}
 
-    def output(self, keeps: KeepMasks) -> Any:
+    def output(self, keeps: KeepMasks) -> object:
         """The model's output, in its own structure; raises `CutError` if it cannot be computed."""
         if self._runs is None:
             return self._replay(keeps)
@@ -120,7 +119,7 @@ class IndexRemoval:
             except (RuntimeError, ValueError, LookupError):
                 raise refused from None
 
-    def _replay(self, keeps: KeepMasks) -> Any:
+    def _replay(self, keeps: KeepMasks) -> object:
         replay = _PartialReplay(self.axes, keeps, self.whole)
         concerned = [self.affected_operators(atom) for atom in keeps]
         operators = concerned[0] if len(concerned) == 1 else _merged_in_order(concerned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -30,13 +30,16 @@ from modulekg_widgets.engine.pruning.sensitivity.index_removal import IndexRemov
 from modulekg_widgets.engine.torch_runtime.pytree import input_tensors, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import with_isolated_rng
 
-Loss = Callable[..., Any]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as PlotAxes
+
+Loss = Callable[..., object]
 Steps = Generator[tuple[int, int | None], None, pd.DataFrame]  # after each how many are done, and of how many
 MAX_LEGEND_ENTRIES = 12  # lines that a legend tells apart
 
 
 def sensitivity(
-    graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
+    graph: DataflowGraph, batches: Iterable[object], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> pd.DataFrame:
     """The rise of a loss when each index of the axes is removed, one at a time.
 
@@ -90,7 +93,7 @@ def sensitivity(
 
 
 def sensitivity_steps(
-    graph: DataflowGraph, batches: Iterable[Any], loss: Loss, axes: Iterable[Axis | str] | None = None
+    graph: DataflowGraph, batches: Iterable[object], loss: Loss, axes: Iterable[Axis | str] | None = None
 ) -> Steps:
     """The sensitivity as a generator of steps, with the table as its result.
 
@@ -118,13 +121,13 @@ def sensitivity_steps(
     })  # fmt: skip
 
 
-def _selected_axes(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis]:
+def _selected_axes(graph: object, wanted: Iterable[Axis | str] | None) -> list[Axis]:
     if not isinstance(graph, DataflowGraph):
         raise CutError(f"sensitivity is of a traced graph, got {printable(type(graph).__name__)}: pass mk.trace(…)")
     parameters_with_data(graph, "sensitivity")
     if wanted is None:
         return list(graph.axes.free)
-    named = AxisChoice(graph.axes, "index", None, None).resolve(wanted)
+    named = AxisChoice(graph.axes, "index").resolve(wanted)
     frozen = next((axis for axis in named if axis.frozen is not None), None)
     if frozen is not None:
         raise CutError(f"{printable(frozen.name)} cannot be cut: {printable(str(frozen.frozen), 300)}")
@@ -132,8 +135,8 @@ def _selected_axes(graph: Any, wanted: Iterable[Axis | str] | None) -> list[Axis
 
 
 def trace_batches(
-    graph: DataflowGraph, batches: Iterable[Any], loss: Loss
-) -> Iterator[tuple[DataflowGraph, Call, Any]]:
+    graph: DataflowGraph, batches: Iterable[object], loss: Loss
+) -> Iterator[tuple[DataflowGraph, Call, object]]:
     """Each batch with a trace in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
@@ -161,7 +164,7 @@ def _shapes(graph: DataflowGraph, call: Call) -> object:
 
 
 def _increases(
-    own: DataflowGraph, chosen: list[Axis], call: Call, target: Any, loss: Loss, which: str
+    own: DataflowGraph, chosen: list[Axis], call: Call, target: object, loss: Loss, which: str
 ) -> Iterator[tuple[Axis, int, float]]:
     axes: Axes = own.axes
     try:
@@ -170,7 +173,7 @@ def _increases(
         raise CutError(f"{which} cannot be followed: {printable(str(error), 300)}") from error
     before = compute_loss(loss, whole.output, target, which)
     removal = IndexRemoval(axes, whole)
-    same = AxisChoice(axes, "index", None, None)
+    same = AxisChoice(axes, "index")
     for axis in chosen:
         terms: list[Term] = [each.term for each in same.resolve(axis) if each.size == axis.size]
         for index in range(axis.size):
@@ -179,7 +182,7 @@ def _increases(
             yield axis, index, compute_loss(loss, removal.output(keeps), target, without) - before if keeps else 0.0
 
 
-def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
+def compute_loss(loss: Loss, output: object, target: object, which: str) -> float:
     """The loss as a finite number; raises `CutError` otherwise."""
     given = () if target is NO_TARGET else (target,)
     try:
@@ -193,7 +196,7 @@ def compute_loss(loss: Loss, output: Any, target: Any, which: str) -> float:
     return finite_loss(value, which)
 
 
-def plot_sensitivity(table: pd.DataFrame, ax: Any = None) -> Any:
+def plot_sensitivity(table: pd.DataFrame, ax: PlotAxes | None = None) -> PlotAxes:
     """Plot the rise of the loss over the share of removed indices, the cheapest first.
 
     The rises of single indices are added up, which is an estimate of what they cost together.
@@ -252,7 +255,7 @@ LossSteps = Generator[tuple[int, int | None], None, list[float]]
 
 
 def masked_losses(
-    graph: DataflowGraph, batches: Iterable[Any], loss: Callable[..., Any], drops: Sequence[DroppedIndices]
+    graph: DataflowGraph, batches: Iterable[object], loss: Loss, drops: Sequence[DroppedIndices]
 ) -> LossSteps:
     """The mean loss over batches of the whole model, then without each of `drops`; nothing is changed.
 

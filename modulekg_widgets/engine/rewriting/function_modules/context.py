@@ -18,7 +18,7 @@ from modulekg_widgets.engine.rewriting.function_modules.dispatch import (
 from modulekg_widgets.engine.rewriting.function_modules.function_module import FunctionModule
 from modulekg_widgets.engine.rewriting.function_modules.interception import interceptor_of
 from modulekg_widgets.engine.rewriting.function_modules.recording import record_functions
-from modulekg_widgets.engine.torch_runtime.state import is_script
+from modulekg_widgets.engine.torch_runtime.modules import is_script
 
 
 class FunctionModules:
@@ -111,7 +111,7 @@ class FunctionModules:
 
 
 @explain_keywords("mk.rewrite.function_modules")
-def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+def function_modules(model: nn.Module, args: object = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
 
     A call as `F.relu(x)` in the forward of `layer1.0` is served by `layer1.0.function_modules.relu_0`, which `find` and
@@ -162,7 +162,7 @@ def function_modules(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any]
 
 
 @explain_keywords("mk.rewrite.activate")
-def activate(model: nn.Module, args: Any = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+def activate(model: nn.Module, args: object = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
     """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
 
     Those of a context are the last ones while it lasts.

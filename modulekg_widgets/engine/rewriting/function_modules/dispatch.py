@@ -31,8 +31,8 @@ from modulekg_widgets.engine.rewriting.function_modules.recording import (
     source_of,
 )
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 sessions: dict[
     int, FunctionModuleSession | None

@@ -13,6 +13,7 @@ from torch import nn
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
+from modulekg_widgets.engine.torch_runtime.pytree import Args
 from modulekg_widgets.engine.tracing.source import Source
 
 # -------------------- Canonical names of functions, as `relu` for `F.relu` and `x.relu_()`, or `add` for `x + y`
@@ -31,7 +32,7 @@ _ALIASES = {
 _ROOTS = ("torch", "torchvision", "_operator", "math")
 
 
-def function_name(function: Any) -> str:
+def function_name(function: object) -> str:
     """Returns the common name of a function in all its forms, as `relu`, `add` or `getitem`."""
     operator = getattr(function, CUSTOM_NAME, None) or getattr(function, PACKET_NAME, None)  # custom operators
     name = str(operator or getattr(function, "__name__", ""))
@@ -56,7 +57,7 @@ _BINARY = {
 }  # fmt: skip
 
 
-def checked_function_name(function: Any) -> str:
+def checked_function_name(function: object) -> str:
     """The name of a function of torch or of an operator of one's own; raises `RewritingError` for any other object."""
     home = getattr(function, "__module__", None) or ""
     of_tensor = getattr(function, "__objclass__", None) or type(getattr(function, "__self__", None))
@@ -95,12 +96,12 @@ class CallSite:
     function: Function
     source: Source
     index: int
-    args: tuple[Any, ...]  # of the recorded call, with layouts for tensors
+    args: Args  # of the recorded call, with layouts for tensors
     kwargs: Mapping[str, Any]
     result: Any
     is_side_effect: bool = False  # what it returns is not used, what it writes is
 
-    def __deepcopy__(self, memo: Any) -> CallSite:
+    def __deepcopy__(self, memo: object) -> CallSite:
         return self  # it says where code stands, which copies share
 
     def __str__(self) -> str:
@@ -147,7 +148,7 @@ class FunctionModule(nn.Module):
         """The line that calls it."""
         return self.site.source
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         return self.site.function(*args, **kwargs)
 
     def extra_repr(self) -> str:
@@ -159,7 +160,7 @@ class FunctionModule(nn.Module):
 ModuleTest = Callable[[nn.Module], bool]
 
 
-def module_matcher(what: Any, include_super_class: bool) -> ModuleTest:
+def module_matcher(what: object, include_super_class: bool) -> ModuleTest:
     """Returns a test for modules of a class (or of its subclasses), or for function modules of a function.
 
     Raises `RewritingError` for anything else.

@@ -18,8 +18,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from modulekg_widgets.engine.errors import RewritingError
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, function_modes, without_innermost_mode
-from modulekg_widgets.engine.torch_runtime.state import module_state
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))

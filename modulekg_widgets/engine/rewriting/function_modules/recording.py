@@ -30,9 +30,9 @@ from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import StateSnapshot
+from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, registry, set_mode
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, SCHEMA, OpOverloadPacket
 from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
-from modulekg_widgets.engine.torch_runtime.state import is_script, module_state, registry, set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow

@@ -26,9 +26,9 @@ from modulekg_widgets.engine.rewriting.replace import replace_modules
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
+from modulekg_widgets.engine.torch_runtime.modules import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
 from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, tensors
-from modulekg_widgets.engine.torch_runtime.state import module_state, set_mode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ _MAX_LINES = 12
 class Recipe(Rewrite):
     """A rewrite with the facts of one recipe; `undo()` as for every rewrite."""
 
-    def __init__(self, rewrite: Rewrite, **facts: Any) -> None:
+    def __init__(self, rewrite: Rewrite, **facts: object) -> None:
         vars(self).update(vars(rewrite), **facts)
 
     def headline(self) -> str:
@@ -49,7 +49,7 @@ class Recipe(Rewrite):
 
 
 def replace_layers(
-    model: nn.Module, new: Mapping[str, nn.Module], args: Any, kwargs: Mapping[str, Any] | None, check: bool
+    model: nn.Module, new: Mapping[str, nn.Module], args: object, kwargs: Mapping[str, Any] | None, check: bool
 ) -> Rewrite:
     """Replaces layers by others of the same shapes; with inputs, the whole model is tried unless `check=False`."""
     return replace_modules(

@@ -15,8 +15,8 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, METHODS_OF_LAYERS, MODULES, PARAMETERS
-from modulekg_widgets.engine.torch_runtime.state import module_state
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, ModuleNode
 
 LAYERS = (*CONVOLUTIONS, *TRANSPOSED_CONVOLUTIONS, nn.Linear)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dis
 import functools
-import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
+
+from modulekg_widgets.engine.torch_runtime.bytecode import closure_values, code_names, nested_code
 
 # not part of a forward pass: making, copying and showing an object
 _LIFECYCLE_METHODS = {
@@ -24,8 +24,6 @@ _DICTS = {"__dict__", "vars"}
 _LIBRARY_PACKAGES = {"torch", "builtins", *sys.stdlib_module_names} - {
     "__main__"
 }  # packages that write nothing of a user's
-_STORES = {"STORE_ATTR", "DELETE_ATTR"}
-_ITEM_STORES = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
 
 class _FunctionFacts(NamedTuple):
@@ -100,15 +98,14 @@ def reachable_functions(
         for name in _facts(function.__code__).names - _LIFECYCLE_METHODS:
             waiting += methods.get(name, ())
             waiting += _functions(function.__globals__.get(name))
-        waiting += [inner for cell in function.__closure__ or () for inner in _functions_in_cell(cell)]
+        waiting += [inner for value in closure_values(function) for inner in _functions(value)]
 
 
-def names_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -> frozenset[str]:
-    """The names of attributes and globals in the code of functions: those of one object alone, or of all but one."""
-    names: set[str] = set()
-    for function in functions:
-        names |= _names_of(function.__code__, of, but)
-    return frozenset(names)
+def attributes_read(functions: Iterable[FunctionType], of: str = "", but: str = "") -> frozenset[str]:
+    """The attributes that functions read `of` one name, or of all names `but` one."""
+    codes = (code for function in functions for code in nested_code(function.__code__))
+    pairs = (pair for code in codes for pair in code_names(code).attributes_of)
+    return frozenset(name for owner, name in pairs if (owner == of if of else owner != but))
 
 
 def methods_of(cls: type, stop: type) -> Iterator[FunctionType]:
@@ -128,20 +125,7 @@ def _with_wrapped(function: FunctionType) -> Iterator[FunctionType]:
         if id(each) not in entered:
             entered.add(id(each))
             yield each
-            waiting += [inner for cell in each.__closure__ or () for inner in _functions_in_cell(cell)]
-
-
-@functools.lru_cache(maxsize=8192)
-def _names_of(code: CodeType, of: str, but: str) -> frozenset[str]:
-    inner = [_names_of(part, of, but) for part in code.co_consts if isinstance(part, CodeType)]
-    if not of and not but:
-        return frozenset(code.co_names).union(*inner)
-    own = {
-        new.argval
-        for old, new in itertools.pairwise(dis.get_instructions(code))
-        if new.opname in ("LOAD_ATTR", "LOAD_METHOD") and (old.argval == of if of else old.argval != but)
-    }
-    return frozenset(own).union(*inner)
+            waiting += [inner for value in closure_values(each) for inner in _functions(value)]
 
 
 def _bases(classes: Iterable[type]) -> dict[type, None]:
@@ -152,7 +136,7 @@ def _is_analysed(module: Any) -> bool:
     return not isinstance(module, str) or module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
-def _functions(value: Any) -> Iterator[FunctionType]:
+def _functions(value: object) -> Iterator[FunctionType]:
     """Yields the Python functions of a class member or another callable."""
     if isinstance(value, FunctionType):
         yield value
@@ -166,27 +150,22 @@ def _functions(value: Any) -> Iterator[FunctionType]:
         yield from _functions(value.__wrapped__)
 
 
-def _functions_in_cell(cell: Any) -> Iterator[FunctionType]:
-    try:
-        yield from _functions(cell.cell_contents)
-    except ValueError:
-        return  # empty, as of a function that is not defined yet
-
-
 @functools.lru_cache(maxsize=4096)
 def _facts(code: CodeType) -> _FunctionFacts:
-    instructions = list(dis.get_instructions(code))
-    inner = [_facts(part) for part in code.co_consts if isinstance(part, CodeType)]
-    names = frozenset(code.co_names).union(*(each.names for each in inner))
-    stored = frozenset(each.argval for each in instructions if each.opname in _STORES)
-    own = set(code.co_names)
-    fills = not _FILLING.isdisjoint(code.co_names) or any(each.opname in _ITEM_STORES for each in instructions)
-    sets = bool(own & _SETTING) or (fills and bool(own & _DICTS))
-    if sets:  # by a name that it writes out, or by another one
-        stored |= {each for each in code.co_consts if isinstance(each, str) and each.isidentifier()}
+    parts = [_own_facts(part) for part in nested_code(code)]
     return _FunctionFacts(
-        names,
-        stored.union(*(each.stored for each in inner)),
-        fills or any(each.fills for each in inner),
-        sets or any(each.sets for each in inner),
+        frozenset().union(*(part.names for part in parts)),
+        frozenset().union(*(part.stored for part in parts)),
+        any(part.fills for part in parts),
+        any(part.sets for part in parts),
     )
+
+
+def _own_facts(code: CodeType) -> _FunctionFacts:
+    """The facts of one code object, without those inside it."""
+    used, names = frozenset(code.co_names), code_names(code)
+    stored = names.attributes_stored | names.attributes_deleted
+    fills = names.writes_items or not used.isdisjoint(_FILLING)
+    sets = not used.isdisjoint(_SETTING) or (fills and not used.isdisjoint(_DICTS))
+    # by a name that it writes out, or by another one
+    return _FunctionFacts(used, stored | names.texts if sets else stored, fills, sets)

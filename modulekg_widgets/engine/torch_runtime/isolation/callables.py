@@ -29,7 +29,7 @@ _WITHOUT_STATE = (
 MAX_VISITED = 10_000  # values behind one function; more are taken to lead to the model
 
 
-def reaches_state(value: Any) -> bool:
+def reaches_state(value: object) -> bool:
     """True if a module or tensor is reachable from a value, for functions by closure and defaults.
 
     Runs no code of the user's.
@@ -37,7 +37,7 @@ def reaches_state(value: Any) -> bool:
     return next(reachable_state(value), None) is not None
 
 
-def reachable_state(value: Any) -> Iterator[Any]:
+def reachable_state(value: object) -> Iterator[Any]:
     """Yields the modules and tensors reachable from a value; stops with the last value after too many."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
@@ -55,7 +55,7 @@ def reachable_state(value: Any) -> Iterator[Any]:
             waiting += _references(value)
 
 
-def reachable_tensors(value: Any) -> Iterator[torch.Tensor]:
+def reachable_tensors(value: object) -> Iterator[torch.Tensor]:
     """The tensors that a function closes over, or that lie in what it is bound to; modules are not entered."""
     waiting: list[Any] = [value]
     entered: dict[int, Any] = {}
@@ -68,7 +68,7 @@ def reachable_tensors(value: Any) -> Iterator[torch.Tensor]:
             waiting += _references(value)
 
 
-def _references(value: Any) -> Iterator[Any]:
+def _references(value: object) -> Iterator[Any]:
     if isinstance(value, FunctionType):
         yield from captured_values(value)
     elif isinstance(value, MethodType | BuiltinFunctionType):
@@ -114,7 +114,7 @@ class CallableCopies:
         new = self.of(target)
         return value if new is target else self.made(value, type(value)(new))
 
-    def _proxy(self, value: Any) -> Any:
+    def _proxy(self, value: object) -> Any:
         try:
             target = value.__getattribute__.__self__  # which a proxy asks its target for
         except ReferenceError:
@@ -202,6 +202,6 @@ class CallableCopies:
         new = type(value)(copies[0], *copies[1], **copies[2])
         return self.made(value, new, value.__dict__)
 
-    def _cached(self, value: Any) -> Any:
+    def _cached(self, value: functools._lru_cache_wrapper[Any]) -> Any:
         """A cache of the results of a function, empty."""
         return self.made(value, functools.lru_cache(**value.cache_parameters())(self.of(value.__wrapped__)))

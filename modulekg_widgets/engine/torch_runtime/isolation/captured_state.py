@@ -6,25 +6,24 @@ by the next call of the model.
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
+
+from modulekg_widgets.engine.torch_runtime.bytecode import closure_values, code_names, nested_code
+from modulekg_widgets.engine.torch_runtime.modules import Attributes
 
 CONTAINERS = (dict, list, set, deque)
 _STATE = (nn.Module, torch.Tensor, *CONTAINERS)
 _LIBRARY_PACKAGES = {"torch", "modulekg_widgets", "builtins", *sys.stdlib_module_names}
 _PROPERTIES = {property, cached_property}
 _NOT_IN_FORWARD = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__getstate__", "__setstate__"}
-_WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
-_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", *_WRITES}
-_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR"}
 MAX_CACHED = 32  # sets of classes
 
 
@@ -38,9 +37,9 @@ class CapturedState:
     def names(self, function: FunctionType) -> list[str]:
         """Returns the globals of a function that are containers, modules, tensors, or functions that reach such."""
         scope = function.__globals__
-        return [name for name in _summarized(function.__code__).names if self.needs_copy(scope.get(name))]
+        return [name for name in _global_names(function.__code__) if self.needs_copy(scope.get(name))]
 
-    def needs_copy(self, value: Any) -> bool:
+    def needs_copy(self, value: object) -> bool:
         """True if an isolated run needs a copy of a global value or class attribute."""
         if isinstance(value, FunctionType):
             return is_user_module(value.__module__) and self._reaches_state(value)
@@ -73,7 +72,7 @@ class CapturedState:
 
     def references_of(self, function: FunctionType) -> tuple[list[Any], list[FunctionType]]:
         """Returns the values that a function references outside itself, and the user's functions among them."""
-        names, scope = _summarized(function.__code__).names, function.__globals__
+        names, scope = _global_names(function.__code__), function.__globals__
         values = [scope.get(name) for name in names]
         self._references[id(function)] = function, list(zip(names, map(id, values), strict=True))
         values += captured_values(function)
@@ -86,10 +85,9 @@ class CapturedState:
 
         A function may keep something in its own attributes, and writes those of another one by its name.
         """
-        code = _summarized(function.__code__)
         return (
-            code.writes_globals
-            or (code.writes_attributes and bool(functions))
+            writes_globals(function)
+            or (bool(functions) and any(code_names(code).attributes_stored for code in nested_code(function.__code__)))
             or bool(function.__dict__.keys() - {"__wrapped__"})
             or any(isinstance(value, _STATE) for value in values)
             or any(self._reaches.get(id(value), (None, False))[1] for value in functions)
@@ -159,7 +157,7 @@ class CapturedClassState(CapturedState):
         entered = set(map(id, waiting))
         while waiting:
             function = waiting.pop()
-            new = _summarized(function.__code__).attributes - names
+            new = _attribute_names(function.__code__) - names
             names |= new
             following = [*self.references_of(function)[1], *(each for name in new for each in methods.get(name, ()))]
             waiting += (each for each in following if id(each) not in entered)
@@ -181,24 +179,20 @@ def captured_class_state(classes: Iterable[type]) -> CapturedClassState:
     return found
 
 
-def underlying_functions(value: Any) -> list[FunctionType]:
+def underlying_functions(value: object) -> list[FunctionType]:
     """Returns the functions of a method, or of a property's accessors."""
     behind = [getattr(value, name, None) for name in ("fget", "fset", "func")] if type(value) in _PROPERTIES else []
     return [each for each in (unwrap_method(value), *behind) if isinstance(each, FunctionType)]
 
 
-def unwrap_method(value: Any) -> Any:
+def unwrap_method(value: object) -> Any:
     """Returns the function of a static or class method; other values unchanged."""
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
 
 def captured_values(function: FunctionType) -> Iterator[Any]:
     """Yields the closure cells, defaults and attributes of a function."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue  # empty, as of a function that is not defined yet
+    yield from closure_values(function)
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
     yield from function.__dict__.values()
@@ -210,41 +204,29 @@ def is_user_module(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] not in _LIBRARY_PACKAGES
 
 
-class _CodeSummary(NamedTuple):
-    """The names that a code object and its inner ones use and write."""
-
-    names: tuple[str, ...]  # the global ones
-    attributes: frozenset[str]  # what is asked of objects by name, also in a text, as `getattr` takes it
-    writes_globals: bool
-    writes_attributes: bool
+@lru_cache(maxsize=1 << 14)
+def _global_names(code: CodeType) -> tuple[str, ...]:
+    """The global variables that code and the functions inside it read or write."""
+    inside = map(code_names, nested_code(code))
+    return tuple(dict.fromkeys(name for names in inside for name in (*names.globals_read, *names.globals_written)))
 
 
 @lru_cache(maxsize=1 << 14)
-def _summarized(code: CodeType) -> _CodeSummary:
-    inner = [_summarized(part) for part in code.co_consts if isinstance(part, CodeType)]
-    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
-    kinds = {opname for opname, _ in found}
-    names = [name for opname, name in found if opname in _GLOBALS]
-    attributes = {name for opname, name in found if opname in _ATTRIBUTES}
-    attributes.update(part for part in code.co_consts if isinstance(part, str) and part.isidentifier())
-    return _CodeSummary(
-        tuple(dict.fromkeys((*names, *(name for part in inner for name in part.names)))),
-        frozenset(attributes.union(*(part.attributes for part in inner))),
-        not kinds.isdisjoint(_WRITES) or any(part.writes_globals for part in inner),
-        "STORE_ATTR" in kinds or any(part.writes_attributes for part in inner),
-    )
+def _attribute_names(code: CodeType) -> frozenset[str]:
+    """What code and the functions inside it ask of objects by name, also by a text, as `getattr` takes it."""
+    return frozenset().union(*(names.attributes | names.texts for names in map(code_names, nested_code(code))))
 
 
 def writes_globals(function: FunctionType) -> bool:
     """True if a function, or an inner one, assigns global names."""
-    return _summarized(function.__code__).writes_globals
+    return any(code_names(code).globals_written for code in nested_code(function.__code__))
 
 
 def copy_class_attributes(
     code: CapturedClassState,
-    value: Any,
+    value: object,
     new: Any,
-    own: dict[str, Any],
+    own: Attributes,
     of: Callable[[Any], Any],
     are_writers: Callable[[Iterable[Any]], None],
 ) -> None:

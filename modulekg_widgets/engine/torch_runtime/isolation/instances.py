@@ -65,7 +65,7 @@ def has_native_state(cls: type) -> bool:
     return issubclass(cls, (torch.Generator, random.Random, *_numpy_classes()))
 
 
-def clone(value: Any) -> Any:
+def clone(value: object) -> Any:
     """Another one in the same state."""
     if isinstance(value, torch.Generator):
         return value.clone_state()
@@ -84,7 +84,7 @@ def is_plain_object(cls: type) -> bool:
     return next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE) is object
 
 
-def attributes(value: Any) -> dict[Any, Any] | None:
+def attributes(value: object) -> dict[Any, Any] | None:
     """The attributes of an object, None where it has none."""
     try:
         state = object.__getattribute__(value, "__dict__")

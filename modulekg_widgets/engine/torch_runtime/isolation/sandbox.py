@@ -22,10 +22,10 @@ from modulekg_widgets.engine.errors import ModelInUseError, printable
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow, can_swap_data
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_classes, preserved_memory
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registry
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS, version_of
 from modulekg_widgets.engine.torch_runtime.process_settings import preserved_process_settings
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, Seed
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 from modulekg_widgets.engine.torch_runtime.threads import current_use
 
 T = TypeVar("T")
@@ -53,10 +53,10 @@ class Sandbox:
         return None if self.shadow is None else self.modules
 
     @property
-    def states(self) -> list[dict[str, Any]]:
+    def states(self) -> list[Attributes]:
         return [module_state(module) for module in self.modules]
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         """Returns the copy of one of the user's objects."""
         return value if self.shadow is None else self.shadow.of(value)
 
@@ -75,7 +75,7 @@ class Sandbox:
         tensor.data = value.detach()
         return tensor.requires_grad_(value.requires_grad)
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Ends the run if a module or tensor of the original model is met."""
         if self.shadow is not None and self.shadow.is_original(value):
             raise _ShadowEscape(value)
@@ -152,12 +152,12 @@ def _run_on_shadow(
     return _run_on_model(modules, held, run, own, seed, left)
 
 
-def _random_context(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[Any]:
+def _random_context(own: int, seed: Seed, check: Callable[[Any], None] | None = None) -> AbstractContextManager[object]:
     """Returns the context that draws random numbers; none is needed for runs on meta tensors."""
     return nullcontext() if own == SHARED else ReproducibleDraws(seed, check)
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     return issubclass(type(value), nn.Module)
 
 
@@ -168,7 +168,7 @@ def _sharing_notes(shadow: Shadow) -> Iterator[str]:
             yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
 
 
-def _description(value: Any, modules: Sequence[nn.Module]) -> str:
+def _description(value: object, modules: Sequence[nn.Module]) -> str:
     if is_module(value):
         return f"the module {printable(type(value).__name__)}"
     for module in modules:

@@ -39,6 +39,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.instances import (
     slots,
     stores_arguments,
 )
+from modulekg_widgets.engine.torch_runtime.modules import REGISTRIES, STANDARD, is_script, module_state, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import (
     CALL_HOOKS,
     COMPILED_CALL,
@@ -50,7 +51,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     has_storage,
     is_traceable_wrapper_subclass,
 )
-from modulekg_widgets.engine.torch_runtime.state import REGISTRIES, STANDARD, is_script, module_state, unwrapped
 
 # -------------------- Copies of tensors for a shadow: on the same memory, or with memory of their own
 
@@ -181,7 +181,7 @@ class Shadow:
         self._beyond_model = set(islice(self._copies, of_the_model, None))
         self._forget_parts()
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         """Returns the copy of a value, or the value itself where it contains nothing of the model."""
         cls = type(value)
         try:
@@ -201,7 +201,7 @@ class Shadow:
         """Detaches a copied tensor from its original, as it is given another value."""
         self._originals.pop(id(copy), None)
 
-    def is_original(self, value: Any) -> bool:
+    def is_original(self, value: object) -> bool:
         """True if a module or tensor belongs to the original model, which forward of the copy must not reach."""
         return id(value) not in self._beyond_model and self._copies.get(id(value), value) is not value
 
@@ -240,14 +240,14 @@ class Shadow:
         self._references = [value for value in self._references if type(value) in classes]
         self._copies = {address: new for address, new in self._copies.items() if type(new) in classes}
 
-    def _remember(self, value: Any, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
+    def _remember(self, value: object, new: Any, fill: Callable[[Any, Any], None] | None = None) -> Any:
         self._copies[id(value)] = new
         self._references.append(value)
         if fill is not None:
             self._unfilled.append((fill, value, new))
         return new
 
-    def _remember_with_attributes(self, value: Any, new: Any, state: Any = None) -> Any:
+    def _remember_with_attributes(self, value: object, new: Any, state: Any = None) -> Any:
         return self._remember(value, new, self._fill_attributes if state else None)
 
     def _maker(self, cls: type) -> Maker | None:
@@ -360,7 +360,7 @@ class Shadow:
             new = allocate(cls)
         return self._remember(value, new, self._fill_contents)
 
-    def _container(self, value: Any) -> Any:
+    def _container(self, value: object) -> Any:
         return self._remember(value, allocate(type(value)), self._fill_contents)
 
     def _deque(self, value: deque[Any]) -> Any:
@@ -368,7 +368,7 @@ class Shadow:
         deque.__init__(new, (), value.maxlen)
         return self._remember(value, new, self._fill_contents)
 
-    def _fill_contents(self, value: Any, new: Any) -> None:
+    def _fill_contents(self, value: object, new: Any) -> None:
         """Copies the entries of a container, and the attributes of a user's container class."""
         if isinstance(value, dict):
             self._fill_dict(value, new)
@@ -430,20 +430,20 @@ class Shadow:
 
     # ------------------------------------------------------------- objects
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: object) -> Any:
         try:
             new = object.__new__(type(value))
         except TypeError:  # of a class in C++
             return self._by_reduction(value)
         return self._remember(value, new, self._fill_object)
 
-    def _fill_object(self, value: Any, new: Any) -> None:
+    def _fill_object(self, value: object, new: Any) -> None:
         self._fill_attributes(value, new)
         if (own := attributes(new)) is not None:
             self._instances.append((value, new, own))
         self._fill_slots(value, new)
 
-    def _fill_attributes(self, value: Any, new: Any) -> None:
+    def _fill_attributes(self, value: object, new: Any) -> None:
         state = attributes(value)
         if state:
             own = attributes(new)
@@ -451,7 +451,7 @@ class Shadow:
             for name, part in state.copy().items():
                 own[name] = self.of(part)
 
-    def _fill_slots(self, value: Any, new: Any) -> None:
+    def _fill_slots(self, value: object, new: Any) -> None:
         for slot in slots(type(value)):
             try:
                 part = slot.__get__(value)
@@ -459,7 +459,7 @@ class Shadow:
                 continue
             slot.__set__(new, self.of(part))
 
-    def _by_reduction(self, value: Any) -> Any:
+    def _by_reduction(self, value: object) -> Any:
         """A copy as pickle would make it, of parts that are copied like all others."""
         try:
             reduced: Any = value.__reduce_ex__(4)
@@ -475,14 +475,14 @@ class Shadow:
         self._deferred.append(lambda: apply_reduction(new, *parts))
         return self._remember(value, new)
 
-    def _as_it_is(self, value: Any) -> Any:
+    def _as_it_is(self, value: object) -> Any:
         self.shared.append(value)
         return self._remember(value, value)
 
-    def _clone(self, value: Any) -> Any:
+    def _clone(self, value: object) -> Any:
         return self._remember(value, clone(value))
 
-    def _weak_dict(self, value: Any) -> Any:
+    def _weak_dict(self, value: weakref.WeakKeyDictionary[Any, Any] | weakref.WeakValueDictionary[Any, Any]) -> Any:
         def put() -> None:
             for key, part in list(value.items()):
                 new[self.of(key)] = self.of(part)

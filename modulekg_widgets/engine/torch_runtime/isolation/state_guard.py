@@ -21,6 +21,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.captured_state import (
     is_user_module,
 )
 from modulekg_widgets.engine.torch_runtime.isolation.instances import slots
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registry
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
     PARAMETERS,
@@ -30,7 +31,6 @@ from modulekg_widgets.engine.torch_runtime.private import (
     set_versions,
     version_of,
 )
-from modulekg_widgets.engine.torch_runtime.state import module_state, registry
 from modulekg_widgets.engine.torch_runtime.threads import ThreadActivity
 
 # two that put back at once would put back what the other one changed
@@ -144,7 +144,7 @@ class StateSnapshot:
         if not tensor.is_inference():
             self._versions.append((tensor, version_of(tensor)))
 
-    def _enter(self, value: Any) -> None:
+    def _enter(self, value: object) -> None:
         if isinstance(value, torch.Tensor):
             self._save_tensor(value)
         elif isinstance(value, nn.Module):
@@ -180,7 +180,7 @@ class StateSnapshot:
             elif not isinstance(value, _LEAVES):
                 self._waiting.append(value)
 
-    def _save_slots(self, owner: Any) -> None:
+    def _save_slots(self, owner: object) -> None:
         for slot in slots(type(owner)):
             try:
                 value = slot.__get__(owner)
@@ -306,7 +306,7 @@ def _same_contents(now: Any, before: Any) -> bool:
     return not isinstance(before, dict) or all(map(is_, now.values(), before.values()))
 
 
-def _restore_class(cls: type, own: dict[str, Any]) -> None:
+def _restore_class(cls: type, own: Attributes) -> None:
     now = _class_attributes(cls)
     for name in now.keys() - own.keys():
         type.__delattr__(cls, name)

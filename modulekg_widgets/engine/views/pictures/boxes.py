@@ -1,20 +1,28 @@
-"""SVG elements of model pictures: cards, frames and pills."""
+"""Parts of model pictures: cards, frames and pills, and pictures in rows."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE, family_color
 from modulekg_widgets.engine.views.payload import class_of
+from modulekg_widgets.engine.views.pictures.shapes import (
+    MAX_CHARACTERS,
+    NestedPicture,
+    Path,
+    Picture,
+    Rect,
+    Shape,
+    Text,
+    one_line,
+)
+from modulekg_widgets.engine.views.pictures.svg import svg_text
 
 WIDTH, ROW_HEIGHT, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 PILL_HEIGHT = ROW_HEIGHT - 6
 MAX_DEPTH = 12  # frames of deeper ones are no narrower
-_MAX_CHARACTERS = 62  # characters of one line
 _CHARACTER_WIDTH = 7  # pixels, as most fonts have it at this size
 
 
@@ -75,101 +83,64 @@ def _short(value: int | float | str) -> str:
     return f"{amount:.3g}P"
 
 
-def svg_header(title: str, width: float, height: float) -> list[str]:
-    """Returns the first lines of an SVG: size, title and background."""
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"',
-        f'  viewBox="0 0 {width:g} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{xml_text(title)}</title>",
-        f'<rect width="{width:g}" height="{height:g}" fill="{PAGE.surface}"/>',
-    ]
-
-
-def svg_box(box: Box) -> Iterator[str]:
-    """Yields the SVG of a box with its text."""
-    frame = f'width="{box.width:g}" height="{box.height:g}" rx="{12 if box.kind == "pill" else 5}"'
+def box_shapes(box: Box) -> Iterator[Shape]:
+    """Yields the shapes of a box with its text."""
+    radius = 12 if box.kind == "pill" else 5
     if box.stacked:
-        yield f'<rect x="{box.x + 4:g}" y="{box.y + 4:g}" {frame} fill="{PAGE.behind}" stroke="{PAGE.border}"/>'
+        yield Rect(box.x + 4, box.y + 4, box.width, box.height, PAGE.behind, PAGE.border, radius)
     fill = PAGE.frame if box.kind == "frame" else PAGE.surface
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" {frame} fill="{fill}" stroke="{PAGE.border}"/>'
+    yield Rect(box.x, box.y, box.width, box.height, fill, PAGE.border, radius)
     middle = box.y + box.height / 2 + 4
     if box.kind == "pill":
-        at = f'x="{box.x + box.width / 2:g}" y="{middle:g}" text-anchor="middle"'
-        yield f'<text {at} fill="{PAGE.muted}">{xml_text(box.title, int((box.width - 16) / _CHARACTER_WIDTH))}</text>'
+        title = one_line(box.title, int((box.width - 16) / _CHARACTER_WIDTH))
+        yield Text(box.x + box.width / 2, middle, title, PAGE.muted, "middle")
         return
     bar = min(box.height, ROW_HEIGHT) if box.kind == "frame" else box.height
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="4" height="{bar:g}" fill="{box.color}"/>'
+    yield Rect(box.x, box.y, 4, bar, box.color)
     baseline = box.y + 18 if box.kind == "frame" else middle
-    half = int((box.width / 2 - 16) / _CHARACTER_WIDTH) if box.crossed else _MAX_CHARACTERS
-    detail = xml_text(box.detail, half)
+    half = int((box.width / 2 - 16) / _CHARACTER_WIDTH) if box.crossed else MAX_CHARACTERS
     room = min(int((box.width - 22) / _CHARACTER_WIDTH) - (len(box.detail) + 2 if box.detail else 0), half)
-    title = xml_text(box.title, max(room - len(box.suffix), 8)) + xml_text(box.suffix)
-    yield f'<text x="{box.x + 12:g}" y="{baseline:g}" fill="{PAGE.text}">{title}</text>'
+    title = one_line(box.title, max(room - len(box.suffix), 8)) + one_line(box.suffix)
+    yield Text(box.x + 12, baseline, title, PAGE.text)
     if box.detail:
-        end = box.x + box.width - 10
-        yield f'<text x="{end:g}" y="{baseline:g}" text-anchor="end" fill="{PAGE.muted}">{detail}</text>'
+        yield Text(box.x + box.width - 10, baseline, one_line(box.detail, half), PAGE.muted, "end")
 
 
-def xml_text(text: str, longest: int = _MAX_CHARACTERS) -> str:
-    """Returns one line of escaped XML text, shortened, without invalid characters."""
-    longest = min(longest, _MAX_CHARACTERS)
-    short = text if len(text) <= longest else text[: longest - 1] + "…"
-    return escape("".join(c if c.isprintable() else "\ufffd" for c in short), {'"': "&quot;"})
+def arrowhead(x: float, tip: float) -> Path:
+    """Returns the head of an arrow that goes down to `tip`."""
+    return Path([("M", (x - 4, tip - 5)), ("l", (4, 5)), ("l", (4, -5)), ("z", ())], fill=PAGE.line)
 
 
-# -------------------- Several pictures in one SVG, arranged in rows with titles
+# -------------------- Several pictures in one, arranged in rows with titles
 
 
 MAX_WIDTH = 1200  # pixels of a row of pictures; the next one stands below
-MAX_CHARACTERS = 90_000  # characters; what comes after is counted only
-PICTURE_GAP, TITLE_HEIGHT, TITLE_COLOR = 12, 24, PAGE.text
+MAX_SVG_CHARACTERS = 90_000  # what comes after is counted only
+PICTURE_GAP, TITLE_HEIGHT = 12, 24
 
 
-@dataclass(frozen=True, slots=True)
-class SizedPicture:
-    """An SVG and its size in pixels."""
-
-    svg: str
-    width: float
-    height: float
-
-
-def with_size(svg: str | None) -> SizedPicture | None:
-    """Returns a picture with its size; None for None."""
-    if svg is None:
-        return None
-    size = ElementTree.fromstring(svg).attrib
-    return SizedPicture(svg, float(size["width"]), float(size["height"]))
-
-
-def arrange_in_rows(name: str, parts: list[tuple[str, SizedPicture]], max_width: float) -> SizedPicture:
-    """Returns the pictures in rows of at most `max_width` pixels, up to a total length."""
-    lines: list[str] = []
+def arrange_in_rows(name: str, parts: Sequence[tuple[str, Picture]], max_width: float) -> Picture:
+    """Returns titled pictures in rows of at most `max_width` pixels, up to a total length."""
+    shapes: list[Shape] = []
     x = y = bottom = across = 0.0
     written = 0
     for number, (title, picture) in enumerate(parts):
-        written += len(picture.svg)
-        if number and written > MAX_CHARACTERS:
-            lines.append(_text(0, bottom + PICTURE_GAP + 16, f"and {len(parts) - number} more"))
+        written += len(svg_text(picture))
+        if number and written > MAX_SVG_CHARACTERS:
+            shapes.append(_heading(0, bottom + PICTURE_GAP, f"and {len(parts) - number} more"))
             bottom += PICTURE_GAP + TITLE_HEIGHT
             break
         if number and x + picture.width > max_width:
             x, y = 0.0, bottom + PICTURE_GAP
         top = y + (TITLE_HEIGHT if title else 0)
         if title:
-            lines.append(_text(x, y + 16, title))
-        lines.append(picture.svg.replace("<svg", f'<svg x="{x:g}" y="{top:g}"', 1))
+            shapes.append(_heading(x, y, title))
+        shapes.append(NestedPicture(x, top, picture))
         bottom = max(bottom, top + picture.height)
         across = max(across, x + picture.width)
         x += picture.width + PICTURE_GAP
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:g}" height="{bottom:g}"'
-        f' viewBox="0 0 {across:g} {bottom:g}" font-family="system-ui, sans-serif" font-size="12" role="img">'
-    )
-    ground = f'<rect width="{across:g}" height="{bottom:g}" fill="{PAGE.surface}"/>'
-    title = f"<title>{xml_text(f'{name} of {len(parts)}')}</title>"
-    return SizedPicture("\n".join([head, title, ground, *lines, "</svg>"]), across, bottom)
+    return Picture(f"{name} of {len(parts)}", across, bottom, shapes)
 
 
-def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x + 4:g}" y="{y:g}" font-weight="600" fill="{TITLE_COLOR}">{xml_text(words)}</text>'
+def _heading(x: float, y: float, words: str) -> Text:
+    return Text(x + 4, y + 16, one_line(words), PAGE.text, is_bold=True)

@@ -18,13 +18,13 @@ from modulekg_widgets.engine.views.pictures.boxes import (
     ROW_HEIGHT,
     WIDTH,
     Box,
+    arrowhead,
+    box_shapes,
     module_box,
     pill,
-    svg_box,
-    svg_header,
-    xml_text,
 )
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
+from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture, Text
 
 # -------------------- Tracks: routing of lines beside a column of boxes, without overlaps
 
@@ -118,29 +118,32 @@ class FlowColumn:
     omitted: int = 0
 
 
-def flow_svg(payload: dict[str, Any], opened: Iterable[int], title: str) -> str:
-    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
+def draw_flow(payload: dict[str, Any], opened: Iterable[int], title: str) -> Picture:
+    """Returns the picture of a traced model with some containers open."""
     column = flow_column(payload, opened)
-    lines = svg_header(title, column.width, column.height)
-    for box in column.boxes:
-        lines.extend(svg_box(box))
-    lines.extend(_svg_lines(column))
+    shapes = [shape for box in column.boxes for shape in box_shapes(box)]
+    shapes.extend(_line_shapes(column))
     if column.omitted:
         words = f"{column.omitted:,} more data edges are not drawn"
-        lines.append(f'<text x="{MARGIN}" y="{column.height - 10:g}" fill="{PAGE.muted}">{xml_text(words)}</text>')
-    return "\n".join([*lines, "</svg>"])
+        shapes.append(Text(MARGIN, column.height - 10, words, PAGE.muted))
+    return Picture(title, column.width, column.height, shapes)
 
 
-def _svg_lines(column: FlowColumn) -> Iterator[str]:
+def _line_shapes(column: FlowColumn) -> Iterator[Path]:
     x = WIDTH / 2
-    down = "".join(f"M{x:g} {start:g}V{end - 4:g}" for start, end in column.arrows)
-    heads = "".join(f"M{x - 4:g} {end - 5:g}l4 5l4 -5z" for _, end in column.arrows)
-    across = "".join("M" + "L".join(f"{x:g} {y:g}" for x, y in line) for line in column.tracks)
-    tips = "".join(f"M{x:g} {y:g}l5 -3V{y + 3:g}z" for x, y in column.tips)
-    for d in filter(None, (down, across)):
-        yield f'<path d="{d}" fill="none" stroke="{PAGE.line}"/>'
-    for tip in filter(None, (*heads.split("z"), *tips.split("z"))):
-        yield f'<path d="{tip}z" fill="{PAGE.line}"/>'
+    down: list[PathCommand] = []
+    for start, end in column.arrows:
+        down.extend([("M", (x, start)), ("V", (end - 4,))])
+    across: list[PathCommand] = []
+    for first, *others in column.tracks:
+        across.append(("M", first))
+        across.extend(("L", point) for point in others)
+    for commands in filter(None, (down, across)):
+        yield Path(commands, stroke=PAGE.line)
+    for _, end in column.arrows:
+        yield arrowhead(x, end)
+    for tip in column.tips:
+        yield Path([("M", tip), ("l", (5, -3)), ("V", (tip[1] + 3,)), ("z", ())], fill=PAGE.line)
 
 
 def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:

@@ -8,42 +8,34 @@ from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.playback.steps import ForwardStep
 from modulekg_widgets.engine.playback.summaries import TensorLayout
-from modulekg_widgets.engine.views.pictures.boxes import xml_text
+from modulekg_widgets.engine.views.pictures.shapes import Picture, Rect, Shape, Text, one_line
 
 WIDTH, ROW_HEIGHT, MARGIN, INDENT = 640, 20, 16, 12
 MAX_ROWS = 40
 MAX_DEPTH = 12
 
 
-def svg(played: Playback, current: int, hide_shapes: bool) -> str:
-    """Returns the steps around the current one as SVG without scripts, styles and references."""
+def draw_forward(played: Playback, current: int, hide_shapes: bool) -> Picture:
+    """Returns the picture of the steps around the current one."""
     first = max(0, min(current - MAX_ROWS // 2, len(played) - MAX_ROWS))
     steps = played.steps[first : first + MAX_ROWS]
-    height = MARGIN * 2 + ROW_HEIGHT * (len(steps) + 1)
     title = f"forward pass of {played.title}: {len(played)} steps"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
-        f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{xml_text(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
-        f'<text x="{MARGIN}" y="{MARGIN + 12}" font-weight="600" fill="{PAGE.text}">{xml_text(title)}</text>',
-    ]
+    shapes: list[Shape] = [Text(MARGIN, MARGIN + 12, one_line(title), PAGE.text, is_bold=True)]
     for row, step in enumerate(steps, 1):
-        lines.extend(_row(step, MARGIN + ROW_HEIGHT * row, step.index == current, hide_shapes))
-    return "\n".join([*lines, "</svg>"])
+        shapes.extend(_row(step, MARGIN + ROW_HEIGHT * row, step.index == current, hide_shapes))
+    return Picture(title, WIDTH, MARGIN * 2 + ROW_HEIGHT * (len(steps) + 1), shapes)
 
 
-def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> Iterator[str]:
+def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> Iterator[Shape]:
     if is_current:
-        yield f'<rect x="6" y="{y}" width="{WIDTH - 12}" height="{ROW_HEIGHT}" rx="4" fill="{PAGE.current}"/>'
+        yield Rect(6, y, WIDTH - 12, ROW_HEIGHT, PAGE.current, radius=4)
     x = MARGIN + INDENT * min(step.depth, MAX_DEPTH)
     name = f"{step.path or '(model)'}  {step.class_name}"
     broken = step.statistics.non_finite if step.statistics else 0
     fill = PAGE.error if step.error or broken else PAGE.text
-    said = f"{name} · {broken:,} not finite" if broken else name
-    yield f'<text x="{x}" y="{y + 14}" fill="{fill}">{xml_text(said)}</text>'
+    yield Text(x, y + 14, one_line(f"{name} · {broken:,} not finite" if broken else name), fill)
     shape = "stopped here" if step.error else "?" if hide_shapes else shape_text(step.outputs)
-    yield f'<text x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end" fill="{PAGE.muted}">{xml_text(shape)}</text>'
+    yield Text(WIDTH - MARGIN, y + 14, one_line(shape), PAGE.muted, "end")
 
 
 def shape_text(layouts: tuple[TensorLayout, ...]) -> str:

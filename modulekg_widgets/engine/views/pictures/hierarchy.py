@@ -16,28 +16,27 @@ from modulekg_widgets.engine.views.pictures.boxes import (
     ROW_HEIGHT,
     WIDTH,
     Box,
+    arrowhead,
+    box_shapes,
     module_box,
     pill,
-    svg_box,
-    svg_header,
 )
-from modulekg_widgets.engine.views.pictures.flow_column import flow_svg
+from modulekg_widgets.engine.views.pictures.flow_column import draw_flow
+from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture
 
 
-def svg(payload: dict[str, Any], opened: Iterable[int]) -> str:
-    """Returns the picture as SVG without scripts, styles and references; text is escaped."""
+def draw_hierarchy(payload: dict[str, Any], opened: Iterable[int]) -> Picture:
+    """Returns the picture of a model with some containers open; a traced one with its data flow."""
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     if payload["traced"] and payload["flow"]:
-        return flow_svg(payload, opened, title)
+        return draw_flow(payload, opened, title)
     boxes, arrows, height = layout(payload, opened)
-    lines = svg_header(title, WIDTH, height)
-    for box in boxes:
-        lines.extend(svg_box(box))
+    shapes = [shape for box in boxes for shape in box_shapes(box)]
     for x, start, end in arrows:
-        lines.append(f'<path d="M{x:g} {start:g}V{end - 4:g}" stroke="{PAGE.line}" stroke-dasharray="3 2"/>')
-        lines.append(f'<path d="M{x - 4:g} {end - 5:g}l4 5l4 -5z" fill="{PAGE.line}"/>')
-    lines.append("</svg>")
-    return "\n".join(lines)
+        line: list[PathCommand] = [("M", (x, start)), ("V", (end - 4,))]
+        shapes.append(Path(line, fill=None, stroke=PAGE.line, dashes=(3, 2)))
+        shapes.append(arrowhead(x, end))
+    return Picture(title, WIDTH, height, shapes)
 
 
 def layout(

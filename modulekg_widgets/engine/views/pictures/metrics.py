@@ -21,7 +21,7 @@ from modulekg_widgets.engine.views.metric_payload import (
     min_max_positions,
     phase_with_values,
 )
-from modulekg_widgets.engine.views.pictures.boxes import xml_text
+from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture, Rect, Shape, Text, one_line
 
 # -------------------- Defaults of a metric chart without a selection: metric and modules, by the rules of the page
 
@@ -124,29 +124,26 @@ class ChartLine:
     values: np.ndarray
 
 
-def svg(runs: Sequence[Run], shown: ChartOptions) -> str:
-    """Returns the chart as SVG without scripts, styles and references; text is escaped."""
+def draw_metrics(runs: Sequence[Run], shown: ChartOptions) -> Picture:
+    """Returns the picture of a line chart."""
     metric, lines, note, is_log = chart(runs, shown)
     height = (HEIGHT if lines else 2 * ROW_HEIGHT) + ROW_HEIGHT * len(lines) + ROW_HEIGHT
     names = ", ".join(run.name for run in runs[:4])
-    title = f"{metric or 'metrics'} of {names}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
-        f'  viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f"<title>{xml_text(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="{PAGE.surface}"/>',
-        _text(LEFT, 20, metric or "no values yet", PAGE.text),
-        _text(WIDTH - RIGHT, 20, names, PAGE.muted, "end"),
-        *(_plot(lines, is_log) if lines else ()),
-        *(() if lines else (_text(LEFT, 20 + ROW_HEIGHT, HISTOGRAM_HINT if metric else NO_VALUES_HINT, PAGE.muted),)),
+    shapes: list[Shape] = [
+        Text(LEFT, 20, one_line(metric or "no values yet"), PAGE.text),
+        Text(WIDTH - RIGHT, 20, one_line(names), PAGE.muted, "end"),
     ]
+    if lines:
+        shapes.extend(_plot(lines, is_log))
+    else:
+        shapes.append(Text(LEFT, 20 + ROW_HEIGHT, HISTOGRAM_HINT if metric else NO_VALUES_HINT, PAGE.muted))
     for at, line in enumerate(lines):
         y = HEIGHT + ROW_HEIGHT * at + 10
-        parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="10" height="10" fill="{COLORS[at % len(COLORS)]}"/>')
-        parts.append(_text(LEFT + 16, y, line.name, PAGE.text))
+        shapes.append(Rect(LEFT, y - 9, 10, 10, COLORS[at % len(COLORS)]))
+        shapes.append(Text(LEFT + 16, y, one_line(line.name), PAGE.text))
     if note:
-        parts.append(_text(LEFT, height - 6, note, PAGE.muted))
-    return "\n".join([*parts, "</svg>"])
+        shapes.append(Text(LEFT, height - 6, note, PAGE.muted))
+    return Picture(f"{metric or 'metrics'} of {names}", WIDTH, height, shapes)
 
 
 def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine], str, bool]:
@@ -214,7 +211,7 @@ def _line(name: str, steps: np.ndarray, values: np.ndarray, window: int | None, 
     return ChartLine(name, steps[kept], drawn[kept])
 
 
-def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
+def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[Shape]:
     """Frame, corner labels and lines."""
     steps = np.concatenate([line.steps for line in lines])
     values = np.concatenate([line.values for line in lines])
@@ -222,19 +219,18 @@ def _plot(lines: Sequence[ChartLine], is_log: bool) -> Iterator[str]:
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     first, last = float(steps.min()), float(steps.max())
     bottom, end = HEIGHT - 24, WIDTH - RIGHT
-    yield f'<path d="M{LEFT} {TOP}V{bottom}H{end}" fill="none" stroke="{PAGE.line}"/>'
+    yield Path([("M", (LEFT, TOP)), ("V", (bottom,)), ("H", (end,))], stroke=PAGE.line)
     for y, value in ((TOP + 10, high), (bottom, low)):
-        yield _text(LEFT - 6, y, _figure(value, is_log), PAGE.muted, "end")
-    yield _text(LEFT, bottom + 15, f"step {first:.0f}", PAGE.muted)
-    yield _text(end, bottom + 15, f"{last:.0f}", PAGE.muted, "end")
+        yield Text(LEFT - 6, y, _figure(value, is_log), PAGE.muted, "end")
+    yield Text(LEFT, bottom + 15, f"step {first:.0f}", PAGE.muted)
+    yield Text(end, bottom + 15, f"{last:.0f}", PAGE.muted, "end")
     for at, line in enumerate(lines):
         x = LEFT + (line.steps - first) / max(last - first, 1.0) * (end - LEFT)
         with np.errstate(all="ignore"):
             y = bottom - (line.values - low) / (high - low or 1.0) * (bottom - TOP)
-        path = " ".join(_path_segments(x, y))
-        if path:
-            color = COLORS[at % len(COLORS)]
-            yield f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
+        commands = list(_path_commands(x, y))
+        if commands:
+            yield Path(commands, stroke=COLORS[at % len(COLORS)], width=1.5, has_round_ends=True)
 
 
 def _figure(value: float, is_log: bool) -> str:
@@ -242,14 +238,15 @@ def _figure(value: float, is_log: bool) -> str:
         return f"{np.power(10.0, value) if is_log else value:.3g}"
 
 
-def _path_segments(x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+def _path_commands(x: np.ndarray, y: np.ndarray) -> Iterator[PathCommand]:
     """The path through finite points; an isolated point becomes a dot."""
     is_drawn = False
-    for across, down in zip(x.tolist(), y.tolist(), strict=True):
-        if math.isfinite(down):
-            yield f"L{across:.1f} {down:.1f}" if is_drawn else f"M{across:.1f} {down:.1f}h0"
-        is_drawn = math.isfinite(down)
-
-
-def _text(x: float, y: float, words: str, color: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{color}">{xml_text(words)}</text>'
+    for across, down in zip(x.round(1).tolist(), y.round(1).tolist(), strict=True):
+        if not math.isfinite(down):
+            is_drawn = False
+        elif is_drawn:
+            yield "L", (across, down)
+        else:
+            yield "M", (across, down)
+            yield "h", (0,)
+            is_drawn = True

@@ -1,7 +1,7 @@
 // Bytes of a file as parsers want them, at once: many small reads become few requests, and what is skipped is never read.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { excess } from "./bounds";
+import { limitExceeded } from "./limits";
 import type { FileSource } from "./records";
 
 const MIN_WINDOW_SIZE = 64 * 2 ** 10; // bytes of one request
@@ -97,7 +97,7 @@ export class Window implements Bytes {
     this.ahead = goesOn ? Math.min(2 * this.ahead, MAX_WINDOW_SIZE) : MIN_WINDOW_SIZE;
     const wanted = Math.min(Math.max(length, this.ahead), this.source.size - offset);
     const held = this.segments.reduce((total, segment) => total + segment.content.length, wanted);
-    if (held > MAX_BUFFER_SIZE) throw excess("bytes at once");
+    if (held > MAX_BUFFER_SIZE) throw limitExceeded("bytes at once");
     const content = await this.source.read(offset, wanted);
     this.last = { start: offset, end: offset + wanted, content };
     this.segments.push(this.last);

@@ -1,7 +1,7 @@
 // JSON documents of files, measured before anything is built of them.
 
 import { type Fields, isObject } from "../../shared/base/schema";
-import { excess, malformed, need } from "./bounds";
+import { limitExceeded, malformed, ensure } from "./limits";
 
 const MAX_DEPTH = 200; // lists and objects within each other
 const MAX_PARTS = 2_000_000; // lists and objects
@@ -24,14 +24,14 @@ export function parseNamed(bytes: Uint8Array, what: string): Named {
 /** The value of a document; `unique` refuses a name that stands twice in one object. */
 export function parseJson(bytes: Uint8Array, what: string, unique = false): unknown {
   const { value, names } = parseNamed(bytes, what);
-  need(!unique || namesIn(value) === names, `a name stands twice in ${what}`);
+  ensure(!unique || namesIn(value) === names, `a name stands twice in ${what}`);
   return value;
 }
 
 /** The object that a document is. */
 export function parseObject(bytes: Uint8Array, what: string, unique = false): Fields {
   const value = parseJson(bytes, what, unique);
-  need(isObject(value), `${what} is no object`);
+  ensure(isObject(value), `${what} is no object`);
   return value;
 }
 
@@ -52,15 +52,15 @@ function measured(bytes: Uint8Array, what: string): number {
       isInText = true;
     } else if (code === COLON) {
       ofMany += ++own[Math.max(depth, 0)] > FEW ? 1 : 0;
-      if (++names > MAX_NAMES || ofMany > MAX_OBJECT_NAMES) throw excess(`names in ${what}`);
+      if (++names > MAX_NAMES || ofMany > MAX_OBJECT_NAMES) throw limitExceeded(`names in ${what}`);
     } else if (code === COMMA) {
-      if (++commas > MAX_COMMAS) throw excess(`values in ${what}`);
+      if (++commas > MAX_COMMAS) throw limitExceeded(`values in ${what}`);
     } else if (code === LIST || code === OBJECT) {
       depth += 1;
       parts += 1;
-      if (depth > MAX_DEPTH) throw excess(`lists within lists in ${what}`);
+      if (depth > MAX_DEPTH) throw limitExceeded(`lists within lists in ${what}`);
       own[Math.max(depth, 0)] = 0;
-      if (parts > MAX_PARTS) throw excess(`lists and objects in ${what}`);
+      if (parts > MAX_PARTS) throw limitExceeded(`lists and objects in ${what}`);
     } else if (code === LIST_END || code === OBJECT_END) {
       depth -= 1;
     }

@@ -1,6 +1,7 @@
 // Numbers and texts in bytes, in either order; and floats of eight and sixteen bits.
 
-import { need } from "./bounds";
+import { FORMAT_TABLES } from "../../../generated/format_tables";
+import { ensure } from "./limits";
 
 const scratch = new DataView(new ArrayBuffer(8));
 const inOrder = new Uint8Array(scratch.buffer);
@@ -35,7 +36,7 @@ export function count(bytes: Uint8Array, little = true): number {
   for (let index = 0; index < bytes.length; index++) {
     total = total * 256 + bytes[little ? bytes.length - 1 - index : index];
   }
-  need(Number.isSafeInteger(total), "a number in it is larger than files can be");
+  ensure(Number.isSafeInteger(total), "a number in it is larger than files can be");
   return total;
 }
 
@@ -49,7 +50,7 @@ export function text(bytes: Uint8Array, what: string): string {
   try {
     return STRICT.decode(bytes);
   } catch {
-    need(false, `${what} is no text`);
+    ensure(false, `${what} is no text`);
     return "";
   }
 }
@@ -89,7 +90,6 @@ function plainFraction(value: number, digits: string, power: number): string {
 export const grouped = (value: number | bigint) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 
 // Floats of eight and sixteen bits, from whole numbers that have their bits: formats write them so.
-// As modulekg_widgets/engine/files/formats/onnx/onnx_tensors.py has them.
 
 /** How bits are laid out: a sign, the exponent and then the fraction, of which patterns may stand for no number. */
 interface Layout {
@@ -100,23 +100,13 @@ interface Layout {
   readonly nan: readonly number[]; // patterns that are NaN, where there are no infinities
 }
 
-const layout = (exponent: number, fraction: number, bias: number, nan: readonly number[] | null): Layout => ({
-  exponent,
-  fraction,
-  bias,
-  hasInfinities: nan === null,
-  nan: nan ?? []
-});
-
 /** By torch's word. */
-const LAYOUTS: ReadonlyMap<string, Layout> = new Map([
-  ["float16", layout(5, 10, 15, null)],
-  ["bfloat16", layout(8, 7, 127, null)],
-  ["float8_e5m2", layout(5, 2, 15, null)],
-  ["float8_e4m3fn", layout(4, 3, 7, [0x7f, 0xff])],
-  ["float8_e4m3fnuz", layout(4, 3, 8, [0x80])],
-  ["float8_e5m2fnuz", layout(5, 2, 16, [0x80])]
-]);
+const LAYOUTS: ReadonlyMap<string, Layout> = new Map(
+  FORMAT_TABLES.float_layouts.map(([word, exponent, fraction, bias, hasInfinities, nan]) => [
+    word,
+    { exponent, fraction, bias, hasInfinities, nan }
+  ])
+);
 const POWERS = "float8_e8m0fnu"; // an exponent alone
 
 /** Whether numbers of a dtype can be told from their bits. */

@@ -1,7 +1,7 @@
 // A zip archive that may be forged: its table of contents, members read within bounds, and where raw bytes stand.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { excess, malformed, mapSome, need, excerpt } from "./bounds";
+import { limitExceeded, malformed, mapSome, ensure, excerpt } from "./limits";
 import { count, text } from "./numbers";
 import type { FileSource } from "./records";
 
@@ -46,10 +46,10 @@ async function directoryOf(source: FileSource): Promise<Directory> {
   for (let at = 0; at < content.length;) {
     const { entry, next } = entryAt(content, at, shift);
     entries.push(entry);
-    if (entries.length > MAX_MEMBERS) throw excess("members of the archive");
+    if (entries.length > MAX_MEMBERS) throw limitExceeded("members of the archive");
     at = next;
   }
-  need(new Set(entries.map(({ name }) => name)).size === entries.length, "a member stands twice in the archive");
+  ensure(new Set(entries.map(({ name }) => name)).size === entries.length, "a member stands twice in the archive");
   checkRooms(entries, start);
   return { entries };
 }
@@ -64,8 +64,8 @@ async function extentOf(source: FileSource): Promise<Extent> {
   const [size, offset] = [u32(at + 12), u32(at + 16)];
   const found = (await extentOf64(source, from, tail, at)) ?? { size, offset, end: from + at };
   const start = found.end - found.size;
-  if (found.size > MAX_DIRECTORY_SIZE) throw excess("bytes of the archive's directory");
-  need(start >= found.offset, "the archive's directory does not stand where it should");
+  if (found.size > MAX_DIRECTORY_SIZE) throw limitExceeded("bytes of the archive's directory");
+  ensure(start >= found.offset, "the archive's directory does not stand where it should");
   return { start, end: found.end, shift: start - found.offset };
 }
 
@@ -96,16 +96,19 @@ const isSignature = (bytes: Uint8Array, at: number, third: number, fourth: numbe
   bytes[at] === 0x50 && bytes[at + 1] === 0x4b && bytes[at + 2] === third && bytes[at + 3] === fourth;
 
 function entryAt(content: Uint8Array, at: number, shift: number): { entry: Entry; next: number } {
-  need(at + CENTRAL <= content.length && isSignature(content, at, 1, 2), "the archive's directory has no entry there");
+  ensure(
+    at + CENTRAL <= content.length && isSignature(content, at, 1, 2),
+    "the archive's directory has no entry there"
+  );
   const short = (offset: number) => count(content.subarray(at + offset, at + offset + 2));
   const long = (offset: number) => count(content.subarray(at + offset, at + offset + 4));
   const [nameEnd, flags] = [at + CENTRAL + short(28), short(8)];
   const [extraEnd, next] = [nameEnd + short(30), nameEnd + short(30) + short(32)];
-  need(next <= content.length, "the archive's directory ends within an entry");
+  ensure(next <= content.length, "the archive's directory ends within an entry");
   const isUtf8 = (flags & UTF8) !== 0;
   const name = nameOf(content.subarray(at + CENTRAL, nameEnd), isUtf8);
-  need((flags & HIDDEN) === 0, () => `${excerpt(name)} is encrypted`);
-  need(!name.includes("\0"), () => `${excerpt(name)} is no name`);
+  ensure((flags & HIDDEN) === 0, () => `${excerpt(name)} is encrypted`);
+  ensure(!name.includes("\0"), () => `${excerpt(name)} is no name`);
   const told = [long(24), long(20), long(42)]; // size, packed, header
   const [size, packed, header] = extended(told, content.subarray(nameEnd, extraEnd));
   return { entry: { name, isUtf8, method: short(10), packed, size, header: header + shift, end: 0 }, next };
@@ -119,7 +122,7 @@ function extended(told: readonly number[], extra: Uint8Array): number[] {
       let place = at + 4;
       return told.map(number => {
         if (number !== MAX_UINT32) return number;
-        need(place + 8 <= Math.min(at + 4 + length, extra.length), "an entry of the archive has no large size");
+        ensure(place + 8 <= Math.min(at + 4 + length, extra.length), "an entry of the archive has no large size");
         place += 8;
         return count(extra.subarray(place - 8, place));
       });
@@ -135,7 +138,7 @@ function checkRooms(entries: readonly Entry[], end: number): void {
   ordered.forEach((entry, index) => {
     entry.end = ordered[index + 1]?.header ?? end;
     const least = entry.header + LOCAL + entry.packed;
-    need(entry.header >= 0 && least <= entry.end, () => `${excerpt(entry.name)} overlaps what comes after it`);
+    ensure(entry.header >= 0 && least <= entry.end, () => `${excerpt(entry.name)} overlaps what comes after it`);
   });
 }
 
@@ -187,10 +190,10 @@ export class Archive {
 
   async read(name: string, largest = MAX_MEMBER_SIZE): Promise<Uint8Array> {
     const member = this.member(name);
-    if (Math.max(member.size, member.packed) > largest) throw excess(`bytes of ${excerpt(name)}`);
+    if (Math.max(member.size, member.packed) > largest) throw limitExceeded(`bytes of ${excerpt(name)}`);
     const raw = await this.rawOf(member);
     const content = member.method === STORED ? raw : await inflated(raw, member);
-    need(content.length === member.size, () => `${excerpt(name)} has not as many bytes as the archive says`);
+    ensure(content.length === member.size, () => `${excerpt(name)} has not as many bytes as the archive says`);
     return content;
   }
 
@@ -247,9 +250,9 @@ function startOf(member: Entry, header: Uint8Array): number {
   const is = () => `the header of ${excerpt(member.name)} says other things than the directory`;
   const short = (at: number) => count(header.subarray(at, at + 2));
   const start = member.header + LOCAL + short(26) + short(28);
-  need(isSignature(header, 0, 3, 4), is);
-  need((short(6) & HIDDEN) === 0 && short(8) === member.method && start + member.packed <= member.end, is);
-  need(nameOf(header.subarray(LOCAL, LOCAL + short(26)), member.isUtf8) === member.name, is);
+  ensure(isSignature(header, 0, 3, 4), is);
+  ensure((short(6) & HIDDEN) === 0 && short(8) === member.method && start + member.packed <= member.end, is);
+  ensure(nameOf(header.subarray(LOCAL, LOCAL + short(26)), member.isUtf8) === member.name, is);
   return start;
 }
 
@@ -267,7 +270,7 @@ function near(members: readonly Entry[]): Entry[][] {
 }
 
 async function inflated(raw: Uint8Array, member: Entry): Promise<Uint8Array> {
-  need(member.method === DEFLATED, `${excerpt(member.name)} is compressed by another method than models are`);
+  ensure(member.method === DEFLATED, `${excerpt(member.name)} is compressed by another method than models are`);
   const content = new Uint8Array(member.size);
   const { readable, writable } = new DecompressionStream("deflate-raw");
   const writer = writable.getWriter();
@@ -278,7 +281,7 @@ async function inflated(raw: Uint8Array, member: Entry): Promise<Uint8Array> {
   let filled = 0;
   try {
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
-      need(filled + part.value.length <= content.length, "more bytes than the archive says");
+      ensure(filled + part.value.length <= content.length, "more bytes than the archive says");
       content.set(part.value, filled);
       filled += part.value.length;
     }

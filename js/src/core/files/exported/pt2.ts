@@ -1,8 +1,8 @@
 // Archives of `torch.export.save`: their JSON and the places of their weights; no pickle in them is opened.
 
 import type { Fields } from "../../shared/base/schema";
-import { excess, need, product, excerpt } from "../bytes/bounds";
-import { Allowance, NO_MODULE, Occurrences, Scope, shortText, sourceOf, withoutDots } from "../bytes/graph_parts";
+import { limitExceeded, ensure, product, excerpt } from "../bytes/limits";
+import { Allowance, NO_MODULE, Occurrences, Scope, shortText, sourceOf, withoutDots } from "../bytes/graph_building";
 import { parseJson } from "../bytes/json";
 import {
   bytesOf,
@@ -142,7 +142,7 @@ class ProgramReader {
   }
 
   private subgraph(argument: Fields, called: Arguments, { scope, module, depth }: Place): string[] {
-    if (depth >= MAX_DEPTH) throw excess("graphs within graphs");
+    if (depth >= MAX_DEPTH) throw limitExceeded("graphs within graphs");
     const graph = mapping(required(argument, "graph"));
     const path = withoutDots(`${module}.${text(required(argument, "name"))}`);
     const inner = new Scope(scope);
@@ -206,7 +206,7 @@ export const isPt2 = (archive: Archive) => archive.has(FORMAT) || archive.has(PR
 export async function readPt2(archive: Archive): Promise<FileContents> {
   const models = modelsOf(archive);
   const member = models[0] ?? PROGRAM;
-  need(archive.has(member), "no program of torch.export");
+  ensure(archive.has(member), "no program of torch.export");
   const program = mapping(parseJson(await archive.read(member), "the program"));
   const module = mapping(required(program, "graph_module"));
   const graph = mapping(required(module, "graph"));
@@ -328,7 +328,7 @@ class Payloads {
     const size = bytesOf(meta.dtype);
     const first = integer(mapping(meta.storage_offset).as_int ?? 0);
     const fits = first >= 0 && (first + elements) * size <= this.archive.size(member);
-    need(fits, () => `${excerpt(name)} goes beyond ${excerpt(member)}`);
+    ensure(fits, () => `${excerpt(name)} goes beyond ${excerpt(member)}`);
     const start = places.get(member) ?? null;
     return start === null ? null : start + first * size;
   }

@@ -1,81 +1,49 @@
 // The JSON that `torch.export.save` writes: texts, sizes, dtypes, names and arguments, checked as they are read.
 
+import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { type Fields, isObject } from "../../shared/base/schema";
-import { excess, MAX_DIMENSIONS, need, product } from "../bytes/bounds";
+import { limitExceeded, MAX_DIMENSIONS, ensure, product } from "../bytes/limits";
 import type { Plain, ValueRecord } from "../bytes/records";
-import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_parts";
+import { type Element, elementText, Float, MAX_ELEMENTS, short, shortText } from "../bytes/graph_building";
 
 /** ScalarType of torch/_export/serde/schema.py: torch's word, and the bytes of an element. */
-const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map([
-  [1, ["uint8", 1]],
-  [2, ["int8", 1]],
-  [3, ["int16", 2]],
-  [4, ["int32", 4]],
-  [5, ["int64", 8]],
-  [6, ["float16", 2]],
-  [7, ["float32", 4]],
-  [8, ["float64", 8]],
-  [9, ["complex32", 4]],
-  [10, ["complex64", 8]],
-  [11, ["complex128", 16]],
-  [12, ["bool", 1]],
-  [13, ["bfloat16", 2]],
-  [28, ["uint16", 2]],
-  [29, ["float8_e4m3fn", 1]],
-  [30, ["float8_e5m2", 1]],
-  [31, ["float8_e4m3fnuz", 1]],
-  [32, ["float8_e5m2fnuz", 1]],
-  [33, ["float8_e8m0fnu", 1]],
-  [34, ["uint32", 4]],
-  [35, ["uint64", 8]]
-]);
+const DTYPES: ReadonlyMap<unknown, readonly [string, number]> = new Map(
+  FORMAT_TABLES.pt2_dtypes.map(([number, word, nbytes]) => [number, [word, nbytes]])
+);
 
 /** MemoryFormat and Layout of the same file. */
-const MEMORY_FORMATS: ReadonlyMap<unknown, string> = new Map([
-  [1, "contiguous_format"],
-  [2, "channels_last"],
-  [3, "channels_last_3d"],
-  [4, "preserve_format"]
-]);
-const LAYOUTS: ReadonlyMap<unknown, string> = new Map([
-  [1, "sparse_coo"],
-  [2, "sparse_csr"],
-  [3, "sparse_csc"],
-  [4, "sparse_bsr"],
-  [5, "sparse_bsc"],
-  [6, "_mkldnn"],
-  [7, "strided"]
-]);
+const MEMORY_FORMATS: ReadonlyMap<unknown, string> = new Map<unknown, string>(FORMAT_TABLES.pt2_memory_formats);
+const LAYOUTS: ReadonlyMap<unknown, string> = new Map<unknown, string>(FORMAT_TABLES.pt2_layouts);
 
 const MAX_EXPRESSION_LENGTH = 400; // characters of an expression
 
 /** The value, if it is a text. */
 export function text(value: unknown): string {
-  need(typeof value === "string", "something else stands where a text should");
+  ensure(typeof value === "string", "something else stands where a text should");
   return value;
 }
 
 /** The value, if it is an object; null is an empty one. */
 export function mapping(value: unknown): Fields {
-  need(value === null || value === undefined || isObject(value), "something else stands where an object should");
+  ensure(value === null || value === undefined || isObject(value), "something else stands where an object should");
   return (value ?? {}) as Fields;
 }
 
 /** The value, if it is a list; null is an empty one. */
 export function listed(value: unknown): readonly unknown[] {
-  need(value === null || value === undefined || Array.isArray(value), "something else stands where a list should");
+  ensure(value === null || value === undefined || Array.isArray(value), "something else stands where a list should");
   return (value ?? []) as readonly unknown[];
 }
 
 /** What an object has by a name; malformed where it has nothing of it. */
 export function required(object: Fields, name: string): unknown {
-  need(name in object, `${name} is missing`);
+  ensure(name in object, `${name} is missing`);
   return object[name];
 }
 
 /** The value, if it is a whole number of a size that offsets and counts have. */
 export function integer(value: unknown): number {
-  need(Number.isSafeInteger(value), "something else stands where a whole number should");
+  ensure(Number.isSafeInteger(value), "something else stands where a whole number should");
   return value as number;
 }
 
@@ -91,7 +59,7 @@ export const bytesOf = (number: unknown) => DTYPES.get(number)?.[1] ?? 0;
 /** Sizes or strides that have to be numbers, as those of weights. */
 export function fixedShape(meta: Fields, key: "sizes" | "strides" = "sizes"): readonly number[] {
   const shape = dimensions(meta, key).map(size => integer(required(mapping(size), "as_int")));
-  need(
+  ensure(
     shape.every(size => size >= 0),
     "a tensor has sizes that no tensor has"
   );
@@ -117,7 +85,7 @@ export const modulePath = (name: string) => name.replace(/@\d{1,9}(?=\.|$)/g, ""
 
 function dimensions(meta: Fields, key: string): readonly unknown[] {
   const found = listed(meta[key]);
-  need(found.length <= MAX_DIMENSIONS, "a tensor has too many dimensions");
+  ensure(found.length <= MAX_DIMENSIONS, "a tensor has too many dimensions");
   return found;
 }
 
@@ -147,7 +115,7 @@ const NO_SETTINGS: ReadonlySet<string> = new Set([
 
 /** The names of the values in an argument: tensors, lists of them, and sizes that are computed. */
 export function namesOf(argument: unknown, depth = 0): string[] {
-  if (depth > MAX_DEPTH) throw excess("arguments within arguments");
+  if (depth > MAX_DEPTH) throw limitExceeded("arguments within arguments");
   if (Array.isArray(argument)) return argument.flatMap(part => namesOf(part, depth + 1));
   return Object.entries(mapping(argument)).flatMap(([kind, value]) => {
     if (kind === "as_tensor" || kind === "as_token") return named(mapping(value).name);

@@ -1,8 +1,17 @@
 // ONNX: weights, operators, modules and metadata of a file, whose numbers are left where they are.
 
-import { excess, need, excerpt } from "../bytes/bounds";
+import { limitExceeded, ensure, excerpt } from "../bytes/limits";
 import { Window } from "../bytes/buffered";
-import { Allowance, Float, Occurrences, Scope, short, shortList, shortText, withoutDots } from "../bytes/graph_parts";
+import {
+  Allowance,
+  Float,
+  Occurrences,
+  Scope,
+  short,
+  shortList,
+  shortText,
+  withoutDots
+} from "../bytes/graph_building";
 import {
   type AttributeMessage,
   type FunctionMessage,
@@ -64,7 +73,7 @@ interface Body {
 }
 
 /** Reads the graph of one file; `tensors` and `modules` are what it found beside operators. */
-export class GraphReader {
+class GraphReader {
   readonly modules = new Modules();
   tensors: TensorRecord[] = [];
   private readonly allowance = new Allowance();
@@ -106,7 +115,7 @@ export class GraphReader {
     for (const message of graph.tensors) {
       const record = "values" in message ? sparseRecord(message) : recordOf(message.name, message);
       const isNew = place.depth > 0 || !this.tensorNames.has(record.name);
-      need(isNew, () => `two tensors named ${excerpt(record.name)}`);
+      ensure(isNew, () => `two tensors named ${excerpt(record.name)}`);
       tensors.add(record.name);
       this.keepTensor(place, record);
     }
@@ -308,7 +317,7 @@ export async function readOnnx(source: FileSource): Promise<FileContents> {
   const wire = new Wire(window);
   const messages = new Messages(wire);
   const model = await modelOf(window, wire, messages, source.size);
-  need(model.graphs.length > 0 && model.opsets.length > 0, "no graph or no opset, so it is no ONNX model");
+  ensure(model.graphs.length > 0 && model.opsets.length > 0, "no graph or no opset, so it is no ONNX model");
   const functions: FunctionMessage[] = [];
   for (const { begin, end } of model.functions) {
     functions.push(await window.run(() => messages.function(begin, end)));
@@ -347,7 +356,7 @@ async function modelOf(window: Window, wire: Wire, messages: Messages, size: num
       const field = wire.field(at, size);
       const isPart = field.hasLength && [7, 20, 25].includes(field.number); // a graph, trainings, a function
       if (!isPart) head += Math.min(field.end - at, MAX_SHORT_ENTRY);
-      if (head > MAX_HEAD_SIZE) throw excess("bytes beside its graph");
+      if (head > MAX_HEAD_SIZE) throw limitExceeded("bytes beside its graph");
       if (field.hasLength) addTo(model, field, wire, messages);
       else if (field.number === 1) model.irVersion = wire.number(field);
       else if (field.number === 5) model.version = wire.number(field);
@@ -367,7 +376,8 @@ function addTo(model: Model, field: Field, wire: Wire, messages: Messages): void
   else if (number === 8) model.opsets.push(opsetOf(field, wire));
   else if (number === 14) model.entries.push(messages.pair(field, LONG));
   else if (number === 25) model.functions.push(field);
-  if (model.functions.length > MAX_FUNCTIONS || model.graphs.length > MAX_ENTRIES) throw excess("graphs or functions");
+  if (model.functions.length > MAX_FUNCTIONS || model.graphs.length > MAX_ENTRIES)
+    throw limitExceeded("graphs or functions");
 }
 
 function opsetOf({ begin, end }: Field, wire: Wire): [string, number] {

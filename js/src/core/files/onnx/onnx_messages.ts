@@ -1,8 +1,8 @@
 // The messages of an ONNX file, without the numbers of their tensors, which are skipped.
 // The numbers of fields are those of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 
-import { excess, MAX_DIMENSIONS, MAX_TENSORS, need } from "../bytes/bounds";
-import { MAX_OPERATORS, sourceOf } from "../bytes/graph_parts";
+import { limitExceeded, MAX_DIMENSIONS, MAX_TENSORS, ensure } from "../bytes/limits";
+import { MAX_OPERATORS, sourceOf } from "../bytes/graph_building";
 import type { Field, Wire } from "./protobuf";
 
 const FEW_BYTES = 64; // of numbers that stay
@@ -131,7 +131,7 @@ export class Messages {
   }
 
   private node(begin: number, end: number, depth: number): NodeMessage {
-    if (++this.nodes > 2 * MAX_OPERATORS) throw excess("operators");
+    if (++this.nodes > 2 * MAX_OPERATORS) throw limitExceeded("operators");
     const node: NodeMessage = {
       inputs: [],
       outputs: [],
@@ -223,14 +223,14 @@ export class Messages {
   }
 
   private body(attribute: AttributeMessage, { begin, end }: Field, depth: number): GraphMessage {
-    if (depth > MAX_DEPTH || attribute.graphs.length >= MAX_GRAPHS) throw excess("graphs within graphs");
+    if (depth > MAX_DEPTH || attribute.graphs.length >= MAX_GRAPHS) throw limitExceeded("graphs within graphs");
     const graph = this.emptyGraph();
     this.wire.fields(begin, end, field => this.addTo(graph, field, depth));
     return graph;
   }
 
   private tensor(begin: number, end: number): TensorMessage {
-    if (++this.tensors > 2 * MAX_TENSORS) throw excess("tensors");
+    if (++this.tensors > 2 * MAX_TENSORS) throw limitExceeded("tensors");
     const tensor: TensorMessage = {
       name: "",
       dims: [],
@@ -260,7 +260,7 @@ export class Messages {
 
   private dims(field: Field, known: number): number[] {
     const dims = this.wire.wholes(field).map(Number);
-    need(known + dims.length <= MAX_DIMENSIONS && dims.every(Number.isSafeInteger), "sizes that no tensor has");
+    ensure(known + dims.length <= MAX_DIMENSIONS && dims.every(Number.isSafeInteger), "sizes that no tensor has");
     return dims;
   }
 
@@ -324,7 +324,7 @@ export class Messages {
         else if (field.number === 2 && field.hasLength) size = this.wire.text(field, MAX_SETTING_LENGTH);
       });
       sizes.push(size);
-      need(sizes.length <= MAX_DIMENSIONS, "a value of too many dimensions");
+      ensure(sizes.length <= MAX_DIMENSIONS, "a value of too many dimensions");
     });
     return sizes;
   }

@@ -1,10 +1,10 @@
 // The modules that an ONNX file tells of: by metadata that `torch.onnx` writes on nodes, or by the names of nodes, which
 // the older exporter makes of the calls, as "/layer1/layer1.0/conv1/Conv". Files of others tell of none.
 
-import { excess } from "../bytes/bounds";
-import { NO_MODULE } from "../bytes/graph_parts";
+import { limitExceeded } from "../bytes/limits";
+import { NO_MODULE } from "../bytes/graph_building";
 import { roleOf } from "../tree/structures";
-import { pathIn, Paths } from "../tree/owners";
+import { pathIn, Paths } from "../tree/tensor_owners";
 import type { ModulePart, OperatorRecord, TensorRecord } from "../bytes/records";
 import { push } from "../../shared/base/multimap";
 
@@ -80,13 +80,13 @@ export class Modules {
     const matches = text.slice(0, MAX_LIST_LENGTH).matchAll(/'([^'\\]*)'|"([^"\\]*)"/g);
     const found = Array.from(matches, match => match[1] || match[2] || "");
     this.listedLeft -= found.length;
-    if (this.listedLeft < 0) throw excess("modules on its operators");
+    if (this.listedLeft < 0) throw limitExceeded("modules on its operators");
     return found;
   }
 
   private spend(letters: number): void {
     this.lettersLeft -= letters;
-    if (this.lettersLeft < 0) throw excess("letters of paths");
+    if (this.lettersLeft < 0) throw limitExceeded("letters of paths");
   }
 
   /** The path of the module that a node runs in, by a name as "/layer1/layer1.0/conv1/Conv". */

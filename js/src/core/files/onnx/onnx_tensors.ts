@@ -1,8 +1,9 @@
 // Tensors of ONNX as records: dtypes in torch's words, where their bytes are, and what lies in other files.
 
+import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { FileProblem } from "../../shared/payload/file_problem";
-import { isPlainPath, malformed, need, product, excerpt } from "../bytes/bounds";
-import { type Element, elementText, Float, short, shortList } from "../bytes/graph_parts";
+import { isPlainPath, malformed, ensure, product, excerpt } from "../bytes/limits";
+import { type Element, elementText, Float, short, shortList } from "../bytes/graph_building";
 import { isSmallFloat, numberIn, type NumberKind, smallFloat, widthOf } from "../bytes/numbers";
 import type { SparseMessage, TensorMessage } from "./onnx_messages";
 import type { OperatorRecord, Plain, TensorRecord } from "../bytes/records";
@@ -12,116 +13,45 @@ const BOOL = 9;
 const PACKED: readonly number[] = [1, 11, 14, 15]; // whose numbers stand in lists of floats as they do in bytes
 const PATTERNS = 5; // the field of small numbers, of which floats stand there as patterns of bits
 
+/** How the bytes of an element are read, by torch's word. */
+const NUMBER_KINDS: Readonly<Partial<Record<string, NumberKind>>> = {
+  float32: "f32",
+  uint8: "u8",
+  int8: "i8",
+  uint16: "u16",
+  int16: "i16",
+  int32: "i32",
+  int64: "i64",
+  bool: "u8",
+  float16: "u16",
+  float64: "f64",
+  uint32: "u32",
+  uint64: "u64",
+  bfloat16: "u16",
+  float8_e4m3fn: "u8",
+  float8_e4m3fnuz: "u8",
+  float8_e5m2: "u8",
+  float8_e5m2fnuz: "u8",
+  float8_e8m0fnu: "u8"
+};
+
 /** TensorProto.DataType: torch's word, or its own where torch has none; bits of an element; how its bytes are read. */
-const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new Map([
-  [1, ["float32", 32, "f32"]],
-  [2, ["uint8", 8, "u8"]],
-  [3, ["int8", 8, "i8"]],
-  [4, ["uint16", 16, "u16"]],
-  [5, ["int16", 16, "i16"]],
-  [6, ["int32", 32, "i32"]],
-  [7, ["int64", 64, "i64"]],
-  [8, ["string", 0]],
-  [BOOL, ["bool", 8, "u8"]],
-  [10, ["float16", 16, "u16"]],
-  [11, ["float64", 64, "f64"]],
-  [12, ["uint32", 32, "u32"]],
-  [13, ["uint64", 64, "u64"]],
-  [14, ["complex64", 64]],
-  [15, ["complex128", 128]],
-  [16, ["bfloat16", 16, "u16"]],
-  [17, ["float8_e4m3fn", 8, "u8"]],
-  [18, ["float8_e4m3fnuz", 8, "u8"]],
-  [19, ["float8_e5m2", 8, "u8"]],
-  [20, ["float8_e5m2fnuz", 8, "u8"]],
-  [21, ["uint4", 4]],
-  [22, ["int4", 4]],
-  [23, ["float4_e2m1", 4]],
-  [24, ["float8_e8m0fnu", 8, "u8"]],
-  [25, ["uint2", 2]],
-  [26, ["int2", 2]],
-  [27, ["float6_e2m3", 6]],
-  [28, ["float6_e3m2", 6]]
-]);
+const DTYPES: ReadonlyMap<number, readonly [string, number, NumberKind?]> = new Map(
+  FORMAT_TABLES.onnx_dtypes.map(([number, word, bits]) => [number, [word, bits, NUMBER_KINDS[word]]])
+);
 
 type TensorDims = readonly [numbers: readonly number[], scales: readonly number[]];
-
-const BINARY: TensorDims = [
-  [0, 3],
-  [1, 2, 4, 5, 6, 7]
-];
-const UNARY: TensorDims = [[0], [1, 2, 3, 4]];
-const ofMicrosoft = (names: string, places: TensorDims) =>
-  names.split(" ").map((name): [string, TensorDims] => [`com.microsoft.${name}`, places]);
 
 /**
  * By operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of
  * them.
  */
-export const QUANTIZED: ReadonlyMap<string, TensorDims> = new Map<string, TensorDims>([
-  ["DequantizeLinear", [[0], [1, 2]]],
-  ["QuantizeLinear", [[], [1, 2]]],
-  [
-    "MatMulInteger",
-    [
-      [0, 1],
-      [2, 3]
-    ]
-  ],
-  [
-    "ConvInteger",
-    [
-      [0, 1],
-      [2, 3]
-    ]
-  ],
-  [
-    "QLinearConv",
-    [
-      [0, 3, 8],
-      [1, 2, 4, 5, 6, 7]
-    ]
-  ],
-  ["QLinearMatMul", BINARY],
-  ...ofMicrosoft("DequantizeLinear", [[0], [1, 2]]),
-  ...ofMicrosoft("QuantizeLinear", [[], [1, 2]]),
-  ...ofMicrosoft("QGemm", [
-    [0, 3, 6],
-    [1, 2, 4, 5, 7, 8]
-  ]),
-  ...ofMicrosoft("DynamicQuantizeMatMul", [
-    [0, 1],
-    [2, 3]
-  ]),
-  ...ofMicrosoft("MatMulIntegerToFloat", [
-    [0, 1],
-    [2, 3, 4, 5]
-  ]),
-  ...ofMicrosoft("MatMulNBits", [[1], [2, 3, 4]]),
-  ...ofMicrosoft("GatherBlockQuantized", [[0], [2, 3]]),
-  ...ofMicrosoft("QAttention", [
-    [0, 1],
-    [3, 4, 6, 7]
-  ]),
-  ...ofMicrosoft("DynamicQuantizeLSTM", [
-    [1, 2],
-    [8, 9, 10, 11]
-  ]),
-  ...ofMicrosoft("QEmbedLayerNormalization", [
-    [2, 3, 4, 5, 6],
-    [8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
-  ]),
-  ...ofMicrosoft("QLinearAdd QLinearMul", BINARY),
-  ...ofMicrosoft(
-    "QLinearSigmoid QLinearLeakyRelu QLinearAveragePool QLinearGlobalAveragePool QLinearReduceMean QLinearSoftmax",
-    UNARY
-  )
-]);
+export const QUANTIZED: ReadonlyMap<string, TensorDims> = new Map(
+  FORMAT_TABLES.quantized_operators.map(([name, numbers, scales]) => [name, [numbers, scales]])
+);
 const DYNAMIC = "DynamicQuantizeLinear"; // gives a scale and a zero point
 /** What gives numbers of its first input as they are. */
-const MOVING: ReadonlySet<string> = new Set(
-  "Gather GatherElements GatherND Transpose Reshape Squeeze Unsqueeze Slice Split Flatten Identity".split(" ")
-);
+const MOVING: ReadonlySet<string> = new Set(FORMAT_TABLES.data_movement_operators);
 
 /** The tensors that operators of quantisation read, as they are met in a graph. */
 export class QuantizedOperands {
@@ -179,7 +109,7 @@ export function recordOf(name: string, tensor: TensorMessage, role: TensorRecord
   const record = { name, shape, dtype: dtypeOf(dataType), strides: null, role };
   if (tensor.isExternal) return { ...record, ...elsewhere(tensor, name, expected) };
   const fits = raw === null || expected === null || nbytes === expected;
-  need(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  ensure(fits, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   const packed = nbytes === expected && PACKED.includes(dataType) ? tensor.packed : null;
   return { ...record, nbytes, offset: raw ?? packed, file: "" };
 }
@@ -204,7 +134,7 @@ export function isSmall({ isExternal, dims }: TensorMessage): boolean {
 }
 
 function shapeOf(dims: readonly number[], name: string): readonly number[] {
-  need(
+  ensure(
     dims.every(size => size >= 0),
     () => `${excerpt(name)} has sizes that no tensor has`
   );
@@ -220,7 +150,7 @@ function elsewhere({ external }: TensorMessage, name: string, expected: number |
   const file = location.replace(/^\.\//, "");
   const length = external.get("length");
   const nbytes = length === undefined ? expected : placeOf(length, name);
-  need(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
+  ensure(expected === null || nbytes === expected, () => `${excerpt(name)} has not as many bytes as its shape takes`);
   return { file, offset: placeOf(external.get("offset") ?? "0", name), nbytes: nbytes ?? 0 };
 }
 

@@ -1,6 +1,6 @@
 // The wire format of protobuf: fields of a tag and a value, of which those with a length may be messages.
 
-import { excess, malformed, need } from "../bytes/bounds";
+import { limitExceeded, malformed, ensure } from "../bytes/limits";
 import type { Bytes } from "../bytes/buffered";
 import { anyText, numberIn } from "../bytes/numbers";
 import { narrow } from "../pickle/pickle";
@@ -29,21 +29,21 @@ export class Wire {
 
   /** The field that begins there, within a message that ends at `stop`. */
   field(start: number, stop: number): Field {
-    if (--this.fieldsLeft < 0) throw excess("fields");
+    if (--this.fieldsLeft < 0) throw limitExceeded("fields");
     this.at = start;
     const key = this.length();
     const [number, kind] = [Math.floor(key / 8), key % 8];
     const length = kind === LENGTH ? this.length() : 0;
     const begin = this.at;
     const end = begin + (kind === LENGTH ? length : this.widthOf(kind));
-    need(end <= stop && number > 0 && number < MAX_FIELD_NUMBER, `no field of protobuf at byte ${start}`);
+    ensure(end <= stop && number > 0 && number < MAX_FIELD_NUMBER, `no field of protobuf at byte ${start}`);
     return { number, hasLength: kind === LENGTH, kind, begin, end };
   }
 
   private widthOf(kind: number): number {
     const start = this.at;
     if (kind === VARINT) this.length();
-    else need(kind === FIXED32 || kind === FIXED64, `no field of protobuf at byte ${start}`);
+    else ensure(kind === FIXED32 || kind === FIXED64, `no field of protobuf at byte ${start}`);
     return kind === VARINT ? this.at - start : kind === FIXED32 ? 4 : 8;
   }
 
@@ -69,7 +69,7 @@ export class Wire {
   /** Takes the part of what is kept. */
   keep(size: number): void {
     this.textLeft -= size;
-    if (this.textLeft < 0) throw excess("names and settings");
+    if (this.textLeft < 0) throw limitExceeded("names and settings");
   }
 
   /** A signed number of 64 bits. */
@@ -92,7 +92,7 @@ export class Wire {
     const found: (number | bigint)[] = [];
     for (let at = field.begin; at < field.end;) {
       const { value, end } = this.wholeAt(at);
-      need(end <= field.end, "packed numbers end within one");
+      ensure(end <= field.end, "packed numbers end within one");
       found.push(value);
       at = end;
     }
@@ -103,7 +103,7 @@ export class Wire {
   floats(field: Field, kind: "f32" | "f64" = "f32"): number[] {
     const bytes = this.bytes(field);
     const width = kind === "f32" ? 4 : 8;
-    need(bytes.length % width === 0, "packed numbers end within one");
+    ensure(bytes.length % width === 0, "packed numbers end within one");
     const starts = Array.from({ length: bytes.length / width }, (_, index) => index * width);
     return starts.map(at => Number(numberIn(bytes.subarray(at, at + width), kind)));
   }

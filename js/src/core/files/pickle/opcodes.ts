@@ -1,8 +1,8 @@
 // The opcodes of pickles of protocols 0 to 5, by their codes, as Python's pickletools documents them.
 
-import { need } from "../bytes/bounds";
+import { ensure } from "../bytes/limits";
 import type { Bytes } from "../bytes/buffered";
-import { Float } from "../bytes/graph_parts";
+import { Float } from "../bytes/graph_building";
 import { anyText, numberIn } from "../bytes/numbers";
 import {
   DICT,
@@ -121,7 +121,7 @@ function madeWithNames(pickles: PickleMachine): void {
 
 function object(pickles: PickleMachine): void {
   const [maker, ...args] = pickles.sinceMark();
-  need(maker !== undefined, "an object of no class in a pickle");
+  ensure(maker !== undefined, "an object of no class in a pickle");
   pickles.contain(new ObjectRecord(maker, new Tuple(args)));
 }
 
@@ -150,7 +150,7 @@ function integer(pickles: PickleMachine): void {
 function float(pickles: PickleMachine): void {
   const digits = anyText(pickles.line()).trim().toLowerCase();
   const named = /^([-+]?)(inf(?:inity)?|nan)$/.exec(digits);
-  need(named !== null || /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/.test(digits), "a number that is none");
+  ensure(named !== null || /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/.test(digits), "a number that is none");
   const infinity = named?.[1] === "-" ? -Infinity : Infinity;
   pickles.push(new Float(named === null ? Number(digits) : named[2] === "nan" ? NaN : infinity));
 }
@@ -158,7 +158,7 @@ function float(pickles: PickleMachine): void {
 /** A text in quotes, with Python's escapes. */
 function quoted(pickles: PickleMachine): void {
   const raw = latin(pickles.line()).trim();
-  need(raw.length >= 2 && /^(['"])[^]*\1$/.test(raw), "a text without quotes in a pickle");
+  ensure(raw.length >= 2 && /^(['"])[^]*\1$/.test(raw), "a text without quotes in a pickle");
   pickles.push(unescaped(raw.slice(1, -1)));
 }
 

@@ -2,9 +2,9 @@
 // Each opcode makes at most one value and refers to those before it, so that what a pickle makes is no larger than it is.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { excess, malformed, need } from "../bytes/bounds";
+import { limitExceeded, malformed, ensure } from "../bytes/limits";
 import type { Bytes } from "../bytes/buffered";
-import { Float } from "../bytes/graph_parts";
+import { Float } from "../bytes/graph_building";
 import { MODULES, NAMES } from "./python2_names";
 import { anyText } from "../bytes/numbers";
 
@@ -116,7 +116,7 @@ export class PickleMachine {
       opcode(this);
       this.position = this.at;
     }
-    throw excess("opcodes");
+    throw limitExceeded("opcodes");
   }
 
   private finished(): Value {
@@ -135,7 +135,7 @@ export class PickleMachine {
   /** Pushes a container, or something else that takes memory of its own. */
   contain(value: Value, units = 1): void {
     this.containersLeft -= units;
-    if (this.containersLeft < 0) throw excess("lists and objects");
+    if (this.containersLeft < 0) throw limitExceeded("lists and objects");
     this.push(value);
   }
 
@@ -197,7 +197,7 @@ export class PickleMachine {
   private scatter(key: string, value: Value): void {
     if (!this.scattered.has(key)) this.remembers += 1;
     this.scattered.set(key, value);
-    if (this.scattered.size > MAX_SPARSE_MEMO) throw excess("things to remember");
+    if (this.scattered.size > MAX_SPARSE_MEMO) throw limitExceeded("things to remember");
   }
 
   bytes(length: number): Uint8Array {
@@ -258,7 +258,7 @@ export class PickleMachine {
     const key = `${found.module.length} ${found.path}`;
     const known = this.globals.get(key);
     if (known !== undefined) return known;
-    if (this.globals.size >= MAX_GLOBALS) throw excess("things to import");
+    if (this.globals.size >= MAX_GLOBALS) throw limitExceeded("things to import");
     this.globals.set(key, found);
     return found;
   }
@@ -308,8 +308,8 @@ export function narrow(value: bigint): number | bigint {
 
 /** A whole number in digits, as old pickles write it. */
 export function wholeOf(line: Uint8Array): number | bigint {
-  need(line.length <= MAX_NUMBER_LENGTH, "a number of too many digits");
+  ensure(line.length <= MAX_NUMBER_LENGTH, "a number of too many digits");
   const digits = anyText(line).trim().replace(/L$/, "");
-  need(/^[-+]?\d+$/.test(digits), "a number that is none");
+  ensure(/^[-+]?\d+$/.test(digits), "a number that is none");
   return narrow(digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", "")));
 }

@@ -1,6 +1,6 @@
 // The contents of a pickled model: tensors by dotted names, modules with classes and settings, plain values.
 
-import { excess } from "../bytes/bounds";
+import { limitExceeded } from "../bytes/limits";
 import { ObjectRecord, Persistent, Tuple, type Dict, type Value } from "./pickle";
 import { argsOf, classPath, costOf, keyText, plain } from "./pickled_plain";
 import type { TensorInfo, Tensors } from "./pickled_tensors";
@@ -78,7 +78,7 @@ export class Inventory {
   private addTensor(path: string, found: TensorInfo, role: Role): void {
     const name = this.unused(path || "tensor"); // one that was saved alone has no name
     this.letters -= name.length;
-    if (this.tensors.length >= MAX_TENSORS || this.letters < 0) throw excess("tensors, or letters of names");
+    if (this.tensors.length >= MAX_TENSORS || this.letters < 0) throw limitExceeded("tensors, or letters of names");
     this.names.add(name);
     const told = this.isInOptimizer ? "buffer" : (role ?? found.role);
     this.tensors.push({ ...found, name, file: "", role: told });
@@ -86,7 +86,7 @@ export class Inventory {
 
   private spend(values: number): void {
     this.left -= values;
-    if (this.left < 0) throw excess("values that it refers to");
+    if (this.left < 0) throw limitExceeded("values that it refers to");
   }
 
   private unused(path: string): string {
@@ -145,7 +145,7 @@ export class Inventory {
   private joined(path: string, key: Value): string {
     const text = typeof key === "string" ? key : this.keyText(key);
     const name = path === "" ? text : `${path}.${text}`;
-    if (name.length > MAX_NAME_LENGTH) throw excess("letters of a name");
+    if (name.length > MAX_NAME_LENGTH) throw limitExceeded("letters of a name");
     return name;
   }
 

@@ -1,9 +1,9 @@
 // Values of pickles as text or number, where they are so short that they can be shown.
 
-import { Float, elementText } from "../bytes/graph_parts";
+import { Float, elementText } from "../bytes/graph_building";
 import { grouped, numberIn, type NumberKind, widthOf } from "../bytes/numbers";
 import { Global, Long, ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
-import { excerpt } from "../bytes/bounds";
+import { excerpt } from "../bytes/limits";
 import type { Plain } from "../bytes/records";
 
 const MAX_TEXT_LENGTH = 1_000;

@@ -1,6 +1,6 @@
 // Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy.
 
-import { malformed, need, product, excerpt } from "../bytes/bounds";
+import { malformed, ensure, product, excerpt } from "../bytes/limits";
 import { Global, Long, ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
 import { argsOf, classPath, encoded } from "./pickled_plain";
 import type { TensorRecord } from "../bytes/records";
@@ -41,7 +41,7 @@ export class Tensors {
   of(value: Value, depth = 0): TensorInfo | null {
     if (value instanceof ObjectRecord) {
       const rebuild = REBUILD.get(classPath(value.maker));
-      need(rebuild === undefined || depth <= MAX_DEPTH, "a tensor is wrapped in too many others");
+      ensure(rebuild === undefined || depth <= MAX_DEPTH, "a tensor is wrapped in too many others");
       return rebuild === undefined ? null : rebuild(this, value, depth + 1);
     }
     if (!(value instanceof Persistent && value.key instanceof Tuple && value.key.items[0] === "storage")) return null;
@@ -88,13 +88,13 @@ const withRole = (found: TensorInfo | null, role: TensorInfo["role"]) => found &
 /** `_rebuild_sparse_tensor(layout, (indices, …, values, size, …))`. */
 const sparse: Rebuild = (tensors, made, depth) => {
   const data = argument(made, 1);
-  need(data instanceof Tuple, "a sparse tensor of nothing");
+  ensure(data instanceof Tuple, "a sparse tensor of nothing");
   const parts = data.items.slice(0, 4);
   const isSize = (part: Value) => !(part instanceof ObjectRecord) || classPath(part.maker) === SIZE;
   const held = parts.filter(part => !isSize(part)).map(part => tensors.of(part, Math.max(MAX_DEPTH, depth))); // no sparse ones
   const found = held.filter((part): part is TensorInfo => part !== null);
   const size = parts.find(isSize);
-  need(found.length > 0 && size !== undefined, "a sparse tensor of nothing");
+  ensure(found.length > 0 && size !== undefined, "a sparse tensor of nothing");
   const nbytes = found.reduce((total, part) => total + part.nbytes, 0);
   return { shape: sizes(size), dtype: found[found.length - 1].dtype, nbytes, offset: null, strides: null, role: null };
 };
@@ -116,7 +116,7 @@ const wrapped: Rebuild = (tensors, made, depth) => tensors.of(argument(made, 0),
 /** A numpy array, whose state is its version, shape, dtype, order and bytes. */
 const array: Rebuild = (_, { state }) => {
   if (!(state instanceof Tuple)) return null;
-  need(state.items.length === 5, "an array of numpy without its parts");
+  ensure(state.items.length === 5, "an array of numpy without its parts");
   return inline(state.items[1], state.items[2], state.items[4]);
 };
 
@@ -142,7 +142,7 @@ function hasTrue(values: Iterable<Value>): boolean {
 
 function dtypeOf(kind: Value): string {
   const name = kind instanceof Global ? kind.path.replace(/^torch\./, "") : "";
-  need(
+  ensure(
     BITS.has(name),
     () => `a tensor has the type ${excerpt(classPath(kind)) || "of nothing"}, which torch does not have`
   );
@@ -152,8 +152,8 @@ function dtypeOf(kind: Value): string {
 function sizes(value: Value): readonly number[] {
   const inner = value instanceof ObjectRecord && classPath(value.maker) === SIZE ? (argsOf(value)[0] ?? []) : value;
   const list = inner instanceof Tuple ? inner.items : inner;
-  need(Array.isArray(list) && list.length <= MAX_DIMENSIONS, "a tensor has no shape that can be");
-  need(list.every(isSize), "a tensor has a size or stride that is none");
+  ensure(Array.isArray(list) && list.length <= MAX_DIMENSIONS, "a tensor has no shape that can be");
+  ensure(list.every(isSize), "a tensor has a size or stride that is none");
   const found = list as number[];
   product(found, () => "a tensor");
   return found;
@@ -163,18 +163,18 @@ const isSize = (size: Value) => Number.isSafeInteger(size) && (size as number) >
 
 /** The part of a storage that offset, size and strides take; malformed for what goes beyond it. */
 function view(storage: Storage, dtype: string, layout: readonly Value[], changed: boolean): TensorInfo {
-  need(layout.length === 3, "a tensor has no layout");
+  ensure(layout.length === 3, "a tensor has no layout");
   const [start, size, steps] = layout;
   const shape = sizes(size);
   const strides = steps instanceof Tuple ? (steps.items as number[]) : [];
-  need(
+  ensure(
     steps instanceof Tuple && strides.length === shape.length && strides.every(isSize),
     "a tensor has strides that do not fit its shape"
   );
-  need(isSize(start), "a tensor goes beyond its storage");
+  ensure(isSize(start), "a tensor goes beyond its storage");
   const [first, bits, elements] = [start as number, bitsOf(dtype), product(shape, () => "a tensor")];
   const end = first + 1 + shape.reduce((total, length, at) => total + (length - 1) * strides[at], 0);
-  need(elements === 0 || end * bits <= storage.nbytes * 8 + 7, "a tensor goes beyond its storage");
+  ensure(elements === 0 || end * bits <= storage.nbytes * 8 + 7, "a tensor goes beyond its storage");
   const isWhole = (bits >= 8 || first === 0) && !changed;
   const offset = storage.offset === null || !isWhole ? null : storage.offset + Math.floor((first * bits) / 8);
   const nbytes = Math.min(Math.ceil((elements * bits) / 8), storage.nbytes);
@@ -210,15 +210,15 @@ const NUMPY: ReadonlyMap<string, string> = new Map([
 /** An array whose bytes are in the pickle, and null for one of objects. */
 function inline(shape: Value, dtype: Value, bytes: Value): TensorInfo | null {
   const content = encoded(bytes);
-  need(dtype instanceof ObjectRecord, "an array has a type that numpy does not have");
+  ensure(dtype instanceof ObjectRecord, "an array has a type that numpy does not have");
   const code = argument(dtype, 0);
-  need(typeof code === "string" && /^[A-Za-z]\d{1,9}$/.test(code), "an array has a type that numpy does not have");
+  ensure(typeof code === "string" && /^[A-Za-z]\d{1,9}$/.test(code), "an array has a type that numpy does not have");
   const isBytes = content instanceof Uint8Array || typeof content === "string" || content instanceof Long;
   if (code.startsWith("O") || !isBytes) return null;
   const size = Number(code.slice(1)) * (code.startsWith("U") ? 4 : 1);
   const found = sizes(shape);
   const nbytes = product([...found, size], () => "an array");
-  need(nbytes <= content.length, "an array has fewer bytes than its shape needs");
+  ensure(nbytes <= content.length, "an array has fewer bytes than its shape needs");
   return { shape: found, dtype: NUMPY.get(code) ?? code, nbytes, offset: null, strides: null, role: null };
 }
 

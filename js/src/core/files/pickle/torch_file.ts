@@ -1,18 +1,18 @@
 // Reader of the files of torch.save, torch.jit.save and torch.export.save, and of other pickles, without loading them.
 
 import { FileProblem } from "../../shared/payload/file_problem";
-import { malformed, mapSome, need } from "../bytes/bounds";
+import { malformed, mapSome, ensure, limitExceeded, excerpt } from "../bytes/limits";
 import { Whole, Window } from "../bytes/buffered";
 import { picklesIn } from "./opcodes";
-import { Global, ObjectRecord, type PickleMachine, Tuple, type Value } from "./pickle";
+import { Global, ObjectRecord, type PickleMachine, Tuple, type Value, Persistent } from "./pickle";
 import { classOf, Inventory, onlyNamed, SCRIPTED, type ScriptedClass } from "./pickled";
-import { type Storage, Tensors } from "./pickled_tensors";
+import { type Storage, Tensors, bitsOf, storageDtype } from "./pickled_tensors";
 import { isPt2, readPt2 } from "../exported/pt2";
 import type { FileContents, FileSource, Plain } from "../bytes/records";
 import { codeWarnings } from "./torch_names";
-import { archiveStorages, InlineStorages, LEGACY_MAGIC, legacyOffsets, legacyStorages } from "./torch_storages";
 import { Archive } from "../bytes/zip";
-import { anyText } from "../bytes/numbers";
+import { anyText, count } from "../bytes/numbers";
+import { argsOf, classPath, encoded, firstBytes } from "./pickled_plain";
 
 // The classes of a TorchScript archive, from the text of its code: which tensors are parameters, and constants.
 
@@ -97,7 +97,7 @@ export async function readTorch(source: FileSource): Promise<FileContents> {
   if (archive.begin > 0 && archive.names.length > 0) throw new FileProblem("shards"); // several archives in a row
   if (isPt2(archive)) return readPt2(archive);
   if (archive.has(".data/extern_modules")) throw new FileProblem("package");
-  need(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
+  ensure(archive.has("data.pkl"), "a zip archive without data.pkl, so torch has not written it");
   return archive.has("constants.pkl") ? readScript(source, archive) : readCheckpoint(source, archive);
 }
 
@@ -184,7 +184,7 @@ function inlineOnly(): (value: Value) => Storage {
 async function readLegacy(source: FileSource, window: Window, pickles: PickleMachine): Promise<FileContents> {
   const version = await next(window, pickles);
   const system = await next(window, pickles);
-  need(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
+  ensure(version === LEGACY_VERSION, `torch's old format of another version than ${LEGACY_VERSION}`);
   const root = await next(window, pickles);
   const referred = [...pickles.persistent];
   const isLittle = !(system instanceof Map && system.get("little_endian") === false);
@@ -210,5 +210,141 @@ function contentsOf(format: string, root: Value, pickles: PickleMachine, invento
     graph: null,
     classes,
     warnings: [...codeWarnings(classes, LOADER, format === SCRIPT), ...inventory.warnings]
+  };
+}
+
+// Storages of the tensors that a pickle refers to: in members of the archive, or behind the pickle.
+
+const LEGACY_MAGIC = 0x1950a86a20f9469cfc6cn; // MAGIC_NUMBER of torch/serialization.py
+const MAX_KEY_LENGTH = 200; // characters; torch numbers storages
+const MAX_INLINE = 20_000;
+const MAX_PREFIX_LENGTH = 1_000; // bytes that tell of a storage in a pickle; torch writes 400
+const WIDTH = 8; // bytes of the number of elements before a storage
+
+type Find = (value: Value) => Storage;
+
+interface StorageId {
+  readonly kind: Value;
+  readonly key: string;
+  readonly elements: Value | undefined;
+  readonly part: Value | undefined; // of the old format: its key, and where it lies in the whole
+}
+
+/** Finds the storages of an archive, each a member in one folder that its key names; `referred` are those of a pickle. */
+async function archiveStorages(archive: Archive, folder: string, referred: readonly Persistent[]): Promise<Find> {
+  const order = archive.has("byteorder") ? await archive.read("byteorder", 16) : null;
+  const isBig = order !== null && String.fromCharCode(...order).trim() === "big";
+  const names = new Set(referred.map(({ key }) => `${folder}/${keyOf(key)}`).filter(name => archive.has(name)));
+  const places = isBig ? new Map<string, number | null>() : await archive.offsets([...names]);
+  const inline = new InlineStorages();
+  return value => {
+    if (value instanceof ObjectRecord) return inline.of(value);
+    const { kind, key } = storageId(value);
+    const name = `${folder}/${key}`;
+    return { dtype: storageDtype(kind), nbytes: archive.size(name), offset: places.get(name) ?? null };
+  };
+}
+
+const keyOf = (key: Value) => (key instanceof Tuple && isKey(key.items[2]) ? key.items[2] : "");
+
+const isKey = (key: Value | undefined): key is string => typeof key === "string" && key.length <= MAX_KEY_LENGTH;
+
+/** The class and key of a storage, and what else torch writes of it; malformed for what is none. */
+function storageId(value: Value | undefined): StorageId {
+  const id = value instanceof Persistent && value.key instanceof Tuple ? value.key.items : [];
+  const key = id[2];
+  ensure(id.length >= 5 && id[0] === "storage" && isKey(key), "a tensor has no storage that torch could find");
+  return { kind: id[1], key, elements: id[4], part: id[5] };
+}
+
+/** Storages that a plain pickle holds as the bytes of other files of torch's old format, each read once. */
+class InlineStorages {
+  private readonly known = new Map<Value, Storage>(); // by the bytes
+
+  of(made: ObjectRecord): Storage {
+    const isInline = classPath(made.maker) === "torch.storage._load_from_bytes";
+    const content = isInline ? encoded(argsOf(made)[0] ?? null) : null;
+    let storage = this.known.get(content);
+    if (storage === undefined) {
+      if (this.known.size >= MAX_INLINE) throw limitExceeded("storages in its pickle");
+      storage = inlineStorage(content);
+      this.known.set(content, storage);
+    }
+    return storage;
+  }
+}
+
+function inlineStorage(content: Value): Storage {
+  const head = firstBytes(content, MAX_PREFIX_LENGTH);
+  ensure(head !== null, "a tensor has no storage that torch could find");
+  const pickles = picklesIn(new Whole(head));
+  ensure(pickles.load() === LEGACY_MAGIC, "a tensor is stored in bytes that torch does not know");
+  const [, , storage] = [pickles.load(), pickles.load(), pickles.load()];
+  const { kind, elements } = storageId(storage);
+  const dtype = storageDtype(kind);
+  return { dtype, nbytes: bytesOf(dtype, elements), offset: null };
+}
+
+function bytesOf(dtype: string, elements: Value | undefined): number {
+  if (typeof elements !== "number" || !(elements >= 0)) throw malformed("a storage has no number of elements");
+  return (elements * Math.max(bitsOf(dtype), 8)) / 8;
+}
+
+interface Legacy {
+  readonly keys: Value;
+  readonly referred: readonly Persistent[];
+  readonly isLittle: boolean;
+  readonly start: number;
+}
+
+/** By their keys, the storages that stand behind each other, each after its number of elements. */
+async function legacyOffsets(
+  source: FileSource,
+  window: Window,
+  { keys, referred, isLittle, start }: Legacy
+): Promise<Map<string, Storage>> {
+  const types = legacyTypes(referred);
+  const places = new Map<string, Storage>();
+  let at = start;
+  for (const key of Array.isArray(keys) ? keys : []) {
+    const dtype = typeof key === "string" && !places.has(key) ? types.get(key) : undefined;
+    if (typeof key !== "string" || dtype === undefined) {
+      throw malformed("a storage that no tensor, or two, belong to");
+    }
+    window.passed(at);
+    const elements = count(await window.run(() => window.bytes(at, WIDTH)), isLittle);
+    const nbytes = bytesOf(dtype, elements);
+    at += WIDTH;
+    if (nbytes > source.size - at) throw new FileProblem("truncated");
+    places.set(key, { dtype, nbytes, offset: isLittle ? at : null });
+    at += nbytes;
+  }
+  return places;
+}
+
+function legacyTypes(referred: readonly Persistent[]): Map<string, string> {
+  const types = new Map<string, string>();
+  for (const persistent of referred) {
+    if (!(persistent.key instanceof Tuple) || persistent.key.items[0] !== "storage") continue;
+    const { kind, key } = storageId(persistent);
+    if (!types.has(key)) types.set(key, storageDtype(kind));
+  }
+  return types;
+}
+
+/** Finds storages in torch's old format, where some are parts of others. */
+function legacyStorages(places: ReadonlyMap<string, Storage>): Find {
+  const inline = new InlineStorages();
+  return value => {
+    if (value instanceof ObjectRecord) return inline.of(value);
+    const { kind, key, part } = storageId(value);
+    const whole = places.get(key);
+    if (whole === undefined)
+      throw malformed(`a tensor is in the storage ${excerpt(key)}, which the file does not have`);
+    const dtype = storageDtype(kind);
+    if (!(part instanceof Tuple) || part.items.length !== 3) return { ...whole, dtype };
+    const [start, nbytes] = [bytesOf(whole.dtype, part.items[1]), bytesOf(whole.dtype, part.items[2])];
+    ensure(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${excerpt(key)}`);
+    return { dtype, nbytes, offset: whole.offset === null ? null : whole.offset + start };
   };
 }

@@ -1,7 +1,7 @@
 // The modules of a file as a tree: from the modules that it lists, the names of its tensors and where its operators run.
 
-import { excess } from "../bytes/bounds";
-import { type OwnedTensor, ownersOf } from "./owners";
+import { limitExceeded } from "../bytes/limits";
+import { type OwnedTensor, ownersOf } from "./tensor_owners";
 import type { FileContents, ModulePart, TensorRecord } from "../bytes/records";
 import { push } from "../../shared/base/multimap";
 
@@ -103,7 +103,7 @@ class GrowingTree {
   private child(parent: number, name: string): number {
     const known = this.places.get(key(parent, name));
     if (known !== undefined) return known;
-    if (this.names.length >= MAX_MODULES) throw excess("modules");
+    if (this.names.length >= MAX_MODULES) throw limitExceeded("modules");
     const node = this.names.length;
     this.places.set(key(parent, name), node);
     this.names.push(name);

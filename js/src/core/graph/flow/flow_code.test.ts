@@ -7,7 +7,7 @@ import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { GraphStore } from "../../shared/model/graph_store";
-import type { Scene } from "../scene/scene_types";
+import type { Scene } from "../scene/scene";
 
 /** One step after the other: in a call of its own of the module with this path, or "+" of the model's code; what it reads. */
 type Step = [path: string, ...inputs: number[]];

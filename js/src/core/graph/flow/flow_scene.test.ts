@@ -3,7 +3,7 @@ import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../../t
 import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
-import { AFTER, INPUT, OUTPUT, positionScene, type Scene } from "../scene/scene_types";
+import { AFTER, INPUT, OUTPUT, positionScene, type Scene } from "../scene/scene";
 import { type FlowLevel, MAX_CALLS } from "./flow_units";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { Layouter } from "../../layout/layouter";

@@ -9,7 +9,7 @@ import { labelsOn, textsOn } from "./painter";
 import { familyColor, mix, type Theme } from "../../shared/stage/theme";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import type { MinimapItem } from "../../shared/stage/minimap";
-import type { PlacedScene, Scene, SceneNode } from "../scene/scene_types";
+import type { PlacedScene, Scene, SceneNode } from "../scene/scene";
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
 import { matches } from "../../shared/search/search";

@@ -3,7 +3,7 @@
 import type { EdgePaint } from "./paint_items";
 import { fontOf } from "../../shared/base/canvas";
 import type { Theme } from "../../shared/stage/theme";
-import type { Route } from "../scene/scene_types";
+import type { Route } from "../scene/scene";
 import { LABEL_SIZE } from "../scene/scene_edges";
 import type { Box, Point } from "../../shared/stage/viewport";
 

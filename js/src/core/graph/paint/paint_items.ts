@@ -3,7 +3,7 @@
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
 import type { Box } from "../../shared/stage/viewport";
-import type { Route, SceneNode } from "../scene/scene_types";
+import type { Route, SceneNode } from "../scene/scene";
 
 export interface PaintItem {
   node: SceneNode;

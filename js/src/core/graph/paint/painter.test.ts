@@ -3,7 +3,7 @@ import { contrast, textColorOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "
 import { badgeColors, textColorsOn, labelsOn, textsOn } from "./painter";
 import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
 import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
-import type { NodeKind, SceneNode } from "../scene/scene_types";
+import type { NodeKind, SceneNode } from "../scene/scene";
 
 // what JupyterLab's own themes say, without their transparency
 const THEMES = {

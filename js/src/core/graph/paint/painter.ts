@@ -8,7 +8,7 @@ import { labelBox, paintEdges } from "./paint_edges";
 import { isReadable, type Line, linesOf, namedFrames, nameLine, zoomedLines } from "./text_lines";
 import { CHEVRON, type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
 import { LABEL_SIZE } from "../scene/scene_edges";
-import type { SceneNode } from "../scene/scene_types";
+import type { SceneNode } from "../scene/scene";
 import type { StageText } from "../../shared/stage/stage";
 
 export const MIN_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time

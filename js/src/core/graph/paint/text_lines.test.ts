@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { PaintItem } from "./paint_items";
-import type { SceneNode } from "../scene/scene_types";
+import type { SceneNode } from "../scene/scene";
 import { zoomedLines } from "./text_lines";
 
 const MARK = 11; // where the colored mark of a card ends

@@ -1,10 +1,9 @@
 // Lines of text on cards and frames, cut to their room once and not at every frame; larger ones when the graph is zoomed out.
 
-import { CARD } from "../scene/cards";
-import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
+import { CARD, type SceneNode } from "../scene/scene";
+import { changeLines, GLYPH, LINE } from "../flow/flow_items";
 import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import { HEADER, type PaintItem, TITLE } from "./paint_items";
-import type { SceneNode } from "../scene/scene_types";
 
 export interface Line {
   text: string;

@@ -4,7 +4,7 @@ import "../../../../style/strip.css";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
-import { hardLimit, openNodes, reveal, visibleCount } from "../../shared/model/expansion";
+import { nodeLimit, openNodes, reveal, visibleCount } from "../../shared/model/expansion";
 import { GraphStore } from "../../shared/model/graph_store";
 import { below } from "../../tree/tree_rows";
 
@@ -180,7 +180,7 @@ export class InstanceStrip {
     if (unfolded.has(fold.first) && this.isTooMany(fold, unfolded)) {
       store.set(
         "notice",
-        `Not unfolded: more than ${hardLimit()} nodes would be shown. Pick an instance here instead.`
+        `Not unfolded: more than ${nodeLimit()} nodes would be shown. Pick an instance here instead.`
       );
       return;
     }
@@ -190,9 +190,9 @@ export class InstanceStrip {
   }
 
   private isTooMany(fold: Fold, unfolded: ReadonlySet<number>): boolean {
-    if (fold.count > hardLimit()) return true;
+    if (fold.count > nodeLimit()) return true;
     const { h, store } = this;
     const trial = new GraphStore({ shown: store.get("shown"), unfolded });
-    return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > hardLimit();
+    return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > nodeLimit();
   }
 }

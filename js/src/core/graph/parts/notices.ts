@@ -1,8 +1,7 @@
 // Notices above the canvas: a forward pass that failed, warnings of a file, too many nodes to open a group.
 
-import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, icon } from "../../shared/ui/dom";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import { icon } from "../../shared/ui/icons";
 import { counted } from "../../shared/base/format";
 import { collapseOthers, toggle } from "../../shared/model/expansion";
 import type { GraphStore } from "../../shared/model/graph_store";

@@ -1,11 +1,21 @@
-// View, color, search and the buttons that act on the whole picture.
+// The toolbar of a graph, the legend of colors, and the way to the selected module.
 
 import "../../../../style/toolbar.css";
-import { labelOf } from "../../shared/stage/color";
-import { button, Disposers, el, listen, option, widgetRoot } from "../../shared/ui/dom";
-import { counted } from "../../shared/base/format";
+import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
+import {
+  button,
+  Disposers,
+  el,
+  listen,
+  option,
+  widgetRoot,
+  svg,
+  nameSpan,
+  icon,
+  type IconName
+} from "../../shared/ui/dom";
+import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import { icon, type IconName } from "../../shared/ui/icons";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
 import { exampleClass, search } from "../../shared/search/search";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
@@ -165,4 +175,188 @@ function labelled(className: string, text: string, control: HTMLElement): HTMLEl
   control.setAttribute("aria-label", text); // in a narrow window it stands alone
   control.title = text;
   return label;
+}
+
+// The legend of colors: scale, ends, how containers got their value, which have none.
+
+const STEPS = 48;
+
+export class Legend {
+  private readonly disposers = new Disposers();
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: GraphStore
+  ) {
+    host.classList.add("mkg-legend");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Color legend");
+    this.disposers.add(
+      store.on("colorBy", () => this.render()),
+      store.on("overlay", () => this.render()),
+      store.on("pruned", () => this.render())
+    );
+    this.render();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private render(): void {
+    const scale = scaleOf(this.h, this.store);
+    this.host.hidden = scale === null;
+    this.host.replaceChildren(...(scale ? parts(scale) : []));
+  }
+}
+
+function parts(scale: Scale): HTMLElement[] {
+  const title = el("div", "mkg-legend-title", scale.label);
+  if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
+  const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
+  if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
+  if (scale.column === "pruned") found.push(el("div", "mkg-legend-note", "not colored: nothing pruned"));
+  if (scale.missing) found.push(key(MISSING_COLOR, `no value: ${counted(scale.missing, "module")}`));
+  if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
+  return found;
+}
+
+function rampWithEnds(scale: Scale): HTMLElement[] {
+  const picture = el("div", "mkg-legend-ramp");
+  const flat = scale.min === scale.max;
+  picture.append(ramp(scale, flat));
+  if (flat) return [picture, end(scale, scale.min)];
+  picture.title = `in the middle: ${shortColumn(scale.column, scale.at(0.5))}`;
+  return [end(scale, scale.min), picture, end(scale, scale.max)];
+}
+
+function ramp(scale: Scale, flat: boolean): SVGElement {
+  const picture = svg("svg", { viewBox: `0 0 ${STEPS} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  for (let step = 0; step < STEPS; step += 1) {
+    const fill = sample(flat ? scale.position(scale.min) : step / (STEPS - 1));
+    // each reaches to the end, under the next ones, or hairlines show between them
+    picture.append(svg("rect", { x: step, y: 0, width: STEPS - step, height: 1, fill }));
+  }
+  return picture;
+}
+
+function end(scale: Scale, value: number): HTMLElement {
+  const mark = el("span", "mkg-legend-end", shortColumn(scale.column, value));
+  mark.title = exactNumber(value);
+  return mark;
+}
+
+function key(color: string, text: string): HTMLElement {
+  const line = el("div", "mkg-legend-key");
+  const swatch = el("span", "mkg-swatch");
+  swatch.style.backgroundColor = color;
+  line.append(swatch, el("span", "", text));
+  return line;
+}
+
+// The way from the root to the selected module, and what the canvas is showing the inside of.
+
+const HEAD = 2; // crumbs kept at the start of a deep path
+const TAIL = 4; // and at its end
+const STEP = 50; // crumbs that "…" brings back at a time
+
+export class Breadcrumb {
+  private readonly disposers = new Disposers();
+  private tail = TAIL;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: GraphStore
+  ) {
+    host.classList.add("mkg-breadcrumb");
+    host.setAttribute("role", "navigation");
+    host.setAttribute("aria-label", "Path of the selected module");
+    this.disposers.add(
+      store.on("selected", () => {
+        this.tail = TAIL;
+        this.render();
+      }),
+      store.on("focus", () => this.render()),
+      listen(host, "click", event => this.clicked(event))
+    );
+    this.render();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private render(): void {
+    const { h, store } = this;
+    const path = store.get("selected");
+    const node = (path === null ? undefined : h.find(path)) ?? 0;
+    const chain = [...h.ancestors(node), node];
+    const list = el("ol", "mkg-crumbs");
+    const hidden = chain.length - HEAD - this.tail;
+    const cut = hidden > 1 ? [HEAD, HEAD + hidden] : [chain.length, chain.length];
+    for (const step of chain.slice(0, cut[0])) list.append(this.crumb(step, step === node));
+    if (hidden > 1) list.append(more(hidden));
+    for (const step of chain.slice(cut[1])) list.append(this.crumb(step, step === node));
+    this.host.replaceChildren(list, ...this.inside(), el("span", "mkg-summary", this.summary()));
+  }
+
+  private crumb(node: number, current: boolean): HTMLElement {
+    const item = el("li");
+    const name = node === 0 ? this.h.payload.title : this.h.name(node);
+    const element = button("mkg-crumb", "", this.h.className(node));
+    element.append(nameSpan("", name));
+    element.setAttribute("data-mkg-path", this.h.path(node));
+    if (current) element.setAttribute("aria-current", "true");
+    item.append(element);
+    return item;
+  }
+
+  private summary(): string {
+    const params = this.h.column("params")?.[0];
+    const size = counted(this.h.size, "module");
+    return typeof params === "number"
+      ? `${size} · ${shortNumber(params)} ${params === 1 ? "parameter" : "parameters"}`
+      : size;
+  }
+
+  private inside(): HTMLElement[] {
+    const focus = this.store.get("focus");
+    if (focus === 0) return [];
+    const note = el("span", "mkg-inside");
+    note.append("showing inside ", nameSpan("mkg-path", this.shortPath(focus)));
+    return [note, button("mkg-button mkg-show-all", "Show the whole model")];
+  }
+
+  /** The path, without its beginning when it is long. */
+  private shortPath(node: number): string {
+    const above = this.h.ancestors(node).slice(1);
+    const names = [...above, node].slice(-TAIL).map(step => this.h.name(step));
+    return (above.length >= TAIL ? "…." : "") + names.join(".");
+  }
+
+  private clicked(event: MouseEvent): void {
+    const target = event.target instanceof Element ? event.target.closest("button") : null;
+    const path = target?.getAttribute("data-mkg-path");
+    if (typeof path === "string") {
+      reveal(this.h, this.store, path);
+      this.store.set("selected", path);
+    } else if (target?.classList.contains("mkg-show-all")) {
+      this.store.set("focus", 0);
+    } else if (target?.classList.contains("mkg-crumb-more")) {
+      this.tail += STEP;
+      this.render();
+    }
+  }
+}
+
+function more(hidden: number): HTMLElement {
+  const item = el("li");
+  const element = button("mkg-crumb mkg-crumb-more", "…", counted(hidden, "more level"));
+  element.setAttribute("aria-label", element.title);
+  item.append(element);
+  return item;
 }

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { payloadOf, leaf, sequence } from "../../../testing/payloads";
 import { truncated, measurer, oneLine } from "../../shared/base/canvas";
 import { Hierarchy } from "../../shared/model/hierarchy";
-import { hyperLine } from "../../shared/model/hyperparameters";
-import { cardText, foldParams } from "./cards";
+import { hyperLine } from "../../shared/base/format";
+import { cardText, foldParams } from "./scene";
 
 const measure = measurer();
 

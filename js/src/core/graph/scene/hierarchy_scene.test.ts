@@ -4,10 +4,10 @@ import { deepNet, wideNet } from "../../../testing/sample";
 import { measurer } from "../../shared/base/canvas";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import type { EdgeRecord, ModelPayload } from "../../shared/payload/payload";
-import { hardLimit, WINDOW } from "../../shared/model/expansion";
+import { nodeLimit, WINDOW } from "../../shared/model/expansion";
 import { buildScene } from "./hierarchy_scene";
 import { type GraphState, GraphStore } from "../../shared/model/graph_store";
-import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene_types";
+import { AFTER, BEFORE, INPUT, OUTPUT, type Scene } from "./scene";
 
 const draw = (h: Hierarchy, state: Partial<GraphState> = {}, pages?: ReadonlyMap<number, number>) =>
   buildScene(h, new GraphStore(state), measurer(), pages);
@@ -131,7 +131,7 @@ describe("limits", () => {
     const names = Array.from({ length: 40 }, (_, i) => [`b${i}`, { ...box, cls: `B${i}` }] as [string, typeof box]);
     const h = new Hierarchy(payloadOf(container("Net", names)));
     const scene = draw(h, { expanded: names.map(([name]) => name) });
-    expect(scene.count).toBeLessThanOrEqual(hardLimit());
+    expect(scene.count).toBeLessThanOrEqual(nodeLimit());
     expect(scene.capped).toBe(true);
   });
 

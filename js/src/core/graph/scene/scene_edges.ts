@@ -3,7 +3,7 @@
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import type { Measure } from "../../shared/base/canvas";
 import { BORDER, ITSELF, type LayoutGroup, type Net } from "../../layout/types";
-import type { Piece, SceneEdge } from "./scene_types";
+import type { Piece, SceneEdge } from "./scene";
 
 // Which layouts an edge takes part in: those of all frames that it passes, and of the innermost around both of its ends.
 

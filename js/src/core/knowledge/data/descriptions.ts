@@ -6,8 +6,7 @@ import { toNumber } from "../../shared/payload/payload";
 import type { TooltipRow } from "../../shared/ui/tooltip";
 import type { Knowledge, Entity, EntityKind } from "./knowledge";
 import type { MapItem } from "./map_items";
-import { button, copyText, el } from "../../shared/ui/dom";
-import { icon } from "../../shared/ui/icons";
+import { button, copyText, el, icon } from "../../shared/ui/dom";
 import type { ExplorerStore } from "./state";
 
 export const KIND_WORDS: Readonly<Record<EntityKind, string>> = {

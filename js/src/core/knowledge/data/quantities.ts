@@ -1,4 +1,4 @@
-// Numbers of models against each other: which there are, the points of two of them, and the best trade-offs.
+// Quantities of models, the points of two of them, and the best trade-offs.
 
 import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";

@@ -1,7 +1,7 @@
 // Searches over all models and structures: the terms of the model graph's search, and the answers by rank.
 
 import { toNumber } from "../../shared/payload/payload";
-import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../../shared/search/query";
+import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../../shared/search/search";
 import type { Knowledge, Entity } from "./knowledge";
 import { bestByModel, quantities, type Quantity, wordOf } from "./quantities";
 import { button, el } from "../../shared/ui/dom";

@@ -7,8 +7,7 @@ import type { Viewport } from "../../shared/stage/viewport";
 import { mix, readable, type Theme } from "../../shared/stage/theme";
 import type { Circle } from "./circle_layout";
 import { isOfModels, type MapItem, type MapLink } from "../data/map_items";
-import type { Rect } from "./label_placement";
-import { LINE, type MapLabel, MapLabels, SMALL } from "./map_labels";
+import { type Rect, LINE, type MapLabel, MapLabels, SMALL } from "./map_labels";
 
 interface PaintedItem {
   readonly item: MapItem;

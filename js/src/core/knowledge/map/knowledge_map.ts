@@ -6,16 +6,14 @@ import { Debounced, Disposers, listen } from "../../shared/ui/dom";
 import { userPose, Stage, type StageElement, type StagePicture } from "../../shared/stage/stage";
 import { readTheme, type Theme, watchTheme } from "../../shared/stage/theme";
 import { Tooltip } from "../../shared/ui/tooltip";
-import { onPreferences } from "../../shared/base/preferences";
+import { onSettings } from "../../shared/base/settings";
 import { type MapItem, type MapPicture, relatedTo } from "../data/map_items";
 import type { Knowledge } from "../data/knowledge";
 import { type NodeColors, nodeColors } from "./node_colors";
 import { type Circle, type GroupPosition, groupPositions, layoutCircles } from "./circle_layout";
-import type { Rect } from "./label_placement";
-import { EDGE } from "./map_labels";
+import { type Rect, EDGE } from "./map_labels";
 import { CirclePainter, type Painted } from "./circle_painter";
-import { buildPicture, choiceOf } from "./picture";
-import { itemOf, revealSelected } from "./expansion";
+import { buildPicture, mapOptions, itemOf, revealSelected } from "./map_contents";
 import type { ExplorerStore, Groups } from "../data/state";
 import { tooltipOf } from "../data/descriptions";
 
@@ -198,7 +196,7 @@ export class KnowledgeMap {
       store.on("colorBy", () => this.recolor()),
       store.on("selected", () => this.followSelection()),
       store.on("item", () => this.redecorate()),
-      onPreferences(() => this.invalidate()),
+      onSettings(() => this.invalidate()),
       watchTheme(() => {
         this.theme = readTheme(this.wrap);
         this.recolor();
@@ -220,7 +218,7 @@ export class KnowledgeMap {
     this.stale = false;
     const before = new Set(this.shown.items.flatMap(({ id, isOpen }) => (isOpen ? [id] : [])));
     const isFirst = this.circles.length === 0;
-    this.shown = buildPicture(this.data, choiceOf(this.store));
+    this.shown = buildPicture(this.data, mapOptions(this.store));
     this.circles = layoutCircles(this.shown.items, this.settled.homes);
     this.redecorate();
     this.moveCamera(isFirst, before);

@@ -2,13 +2,21 @@ import { describe, expect, it } from "vitest";
 import { goldenKnowledge, largeKnowledge } from "../../../testing/knowledge";
 import { groupPositions, layoutCircles } from "./circle_layout";
 import { Knowledge } from "../data/knowledge";
-import { forceLabels, overlap, positionLabels, type Rect, type LabelRequest } from "./label_placement";
-import { type LabelledItem, type MapLabel, MapLabels } from "./map_labels";
-import { buildPicture, type Choice } from "./picture";
+import {
+  forceLabels,
+  overlap,
+  positionLabels,
+  type Rect,
+  type LabelRequest,
+  type LabelledItem,
+  type MapLabel,
+  MapLabels
+} from "./map_labels";
+import { buildPicture, type MapOptions } from "./map_contents";
 
 const measure = (text: string, size: number) => text.length * size * 0.56;
 const ZOOMS = [0.15, 0.3, 0.45, 0.7, 1, 1.6, 3];
-const CLOSED: Choice = { groups: "communities", expanded: [], query: "", selected: null };
+const CLOSED: MapOptions = { groups: "communities", expanded: [], query: "", selected: null };
 const large = new Knowledge(withLongNames());
 
 /** 50 models of 120 structures each; names as long as those of real models, in two parts. */
@@ -18,7 +26,7 @@ function withLongNames() {
   return payload;
 }
 
-function labelled(data: Knowledge, choice: Partial<Choice> = {}, selected = -1): LabelledItem[] {
+function labelled(data: Knowledge, choice: Partial<MapOptions> = {}, selected = -1): LabelledItem[] {
   const closed = buildPicture(data, CLOSED);
   const { items, isSearched } = buildPicture(data, { ...CLOSED, ...choice });
   const circles = layoutCircles(items, groupPositions(closed.items, closed.links));

@@ -1,12 +1,12 @@
-// The twin of the graph for the keyboard and for those who do not see: the same groups and members as rows.
+// The tree of the map, for the keyboard and for screen readers: the same groups and members as rows.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
-import { onPreferences } from "../../shared/base/preferences";
+import { onSettings } from "../../shared/base/settings";
 import type { Knowledge } from "../data/knowledge";
 import { nodeColors } from "./node_colors";
 import { isOfModels, type MapItem, type MapPicture } from "../data/map_items";
-import { around, itemOf } from "./expansion";
+import { around, itemOf } from "./map_contents";
 import type { ExplorerStore } from "../data/state";
 import { push } from "../../shared/base/multimap";
 
@@ -44,7 +44,7 @@ export class KnowledgeTree {
       listen(host, "keydown", event => this.key(event)),
       store.on(["selected", "item"], () => this.mark(true)),
       store.on("colorBy", () => this.color()),
-      onPreferences(() => this.color())
+      onSettings(() => this.color())
     );
   }
 

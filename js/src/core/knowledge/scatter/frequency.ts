@@ -1,12 +1,11 @@
-// Rank against frequency: how often each structure is used, on linear or logarithmic axes, with the fitted laws.
+// The frequency of structures against their rank, on linear or logarithmic axes, with the fitted laws.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { canDraw, oneLine } from "../../shared/base/canvas";
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute, keyLine } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
-import { keyLine } from "../../shared/ui/icons";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
 import { table } from "../../panel/parts";

@@ -5,7 +5,7 @@ import { Knowledge } from "../data/knowledge";
 import { createKnowledgeExplorer, type KnowledgeExplorer } from "../explorer";
 import { type KnowledgePayload, readKnowledge } from "../data/payload";
 import { firstPair, paretoFront, quantities, type ScatterPoint, scatterPoints } from "../data/quantities";
-import { scaleOf } from "./scatter_axes";
+import { scaleOf } from "./scatter_painter";
 import { ExplorerStore } from "../data/state";
 
 type Result = KnowledgePayload["results"][number];

@@ -1,4 +1,4 @@
-// Two numbers of all models against each other, with the models than which no other is better in both ways.
+// A scatter of two numbers of all models, with the models than which no other is better in both ways.
 
 import { measurer, oneLine } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
@@ -13,8 +13,17 @@ import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";
 import { searchHits, noResultsNote } from "../data/search";
 import { nodeColors } from "../map/node_colors";
-import { type Dot, GUTTER, RADIUS, ScatterPainter, type ScatterScene } from "./scatter_painter";
-import { type Scale, scaleOf, ScatterAxes, type Side } from "./scatter_axes";
+import {
+  type Dot,
+  GUTTER,
+  RADIUS,
+  ScatterPainter,
+  type ScatterScene,
+  type Scale,
+  scaleOf,
+  ScatterAxes,
+  type Side
+} from "./scatter_painter";
 import { paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "../data/quantities";
 import type { ExplorerStore } from "../data/state";
 

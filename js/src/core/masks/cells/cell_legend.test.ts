@@ -2,9 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../../testing/mask_view";
 import { confirm, scoresOf, THREE } from "../../../testing/masks";
 import { press, settle } from "../../../testing/sample";
-import { LEVELS, NO_LEVEL, readCellColors } from "../ink/score_scale";
-import { cellLayout } from "../ink/cell_layout";
-import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
+import { COLOR_LEVELS, UNSCORED, readCellColors, cellLayout, CELL_FLAGS, paintCell } from "../cell_drawing";
 import { MARKS } from "./cell_legend";
 
 afterEach(unmount);
@@ -37,14 +35,14 @@ describe("the marks of cells", () => {
   });
 
   it("are told apart by their drawings, as are cells with and without a score", () => {
-    expect(painted).toContain(NO_LEVEL);
+    expect(painted).toContain(UNSCORED);
     expect(new Set(painted.map(drawn)).size).toBe(painted.length);
     expect(new Set(MARKS.map(({ text }) => text)).size).toBe(MARKS.length);
   });
 
   it("are the only difference between cells that stay: each has the same frame, whatever its shade", () => {
     const { frame } = readCellColors(document.body);
-    for (let level = 0; level < LEVELS; level += 1) {
+    for (let level = 0; level < COLOR_LEVELS; level += 1) {
       expect(drawn(level).split("\n").slice(1, 3)).toEqual([`fillStyle = ${frame}`, "fillRect(0,0,14,14)"]);
       expect(drawn(level).match(/fillRect|stroke/g)).toHaveLength(2);
     }

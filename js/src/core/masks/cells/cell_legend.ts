@@ -2,16 +2,14 @@
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { Disposers, el, nameSpan } from "../../shared/ui/dom";
-import { LEVELS, NO_LEVEL, rampColor } from "../ink/score_scale";
-import { cellLayout } from "../ink/cell_layout";
-import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
+import { COLOR_LEVELS, UNSCORED, rampColor, cellLayout, CELL_FLAGS, paintCell } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
 import { batchesText } from "../draft/number_texts";
 import type { PlanData } from "../draft/plan_data";
 
 // All that can be seen on the cells of a row, with what the legend says of it and when.
 
-export interface Mark {
+interface Mark {
   readonly name: string;
   /** How a cell with this mark is drawn; a class for what is none of the canvas. */
   readonly look: number | string;
@@ -19,14 +17,14 @@ export interface Mark {
   isInUse(scene: EditorContext): boolean;
 }
 
-const MIDDLE = LEVELS >> 1;
+const MIDDLE = COLOR_LEVELS >> 1;
 const always = () => true;
 
 /** Every one of `LOOKS` and every class that changes a strip has an entry. */
 export const MARKS: readonly Mark[] = [
   { name: "stays", look: MIDDLE, text: "stays", isInUse: always },
   { name: "goes", look: MIDDLE | CELL_FLAGS.goes, text: "goes", isInUse: always },
-  { name: "unscored", look: NO_LEVEL, text: "no score", isInUse: ({ data }) => lacksScores(data) },
+  { name: "unscored", look: UNSCORED, text: "no score", isInUse: ({ data }) => lacksScores(data) },
   {
     name: "kept",
     look: MIDDLE | CELL_FLAGS.goes | CELL_FLAGS.kept,
@@ -137,9 +135,9 @@ export class CellLegend {
   }
 
   recolor(): void {
-    const { ink } = this.scene;
-    const colors = Array.from({ length: STOPS }, (_, stop) => rampColor(stop / (STOPS - 1), ink.dark));
-    this.ramp.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
+    const { dark } = this.scene.colors;
+    const stops = Array.from({ length: STOPS }, (_, stop) => rampColor(stop / (STOPS - 1), dark));
+    this.ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
     for (const entry of this.entries) entry.paint(this.scene);
     this.draw();
   }
@@ -191,14 +189,14 @@ class Entry {
   }
 
   /** By the painter of the cells themselves. */
-  paint({ ink }: EditorContext): void {
+  paint({ colors }: EditorContext): void {
     const { swatch, mark } = this;
     if (!(swatch instanceof HTMLCanvasElement) || typeof mark.look !== "number" || !canDraw()) return;
     const [layout, ratio] = [cellLayout(1, 100), pixelRatio()];
     swatch.width = swatch.height = Math.ceil(layout.pitch * ratio);
     const context = swatch.getContext("2d");
     context?.setTransform(ratio, 0, 0, ratio, 0, 0);
-    if (context) paintCell(context, layout, 0, mark.look, ink);
+    if (context) paintCell(context, layout, 0, mark.look, colors);
   }
 }
 

@@ -10,11 +10,12 @@ import {
   indexAt,
   indicesBetween,
   type RowMove,
-  moveCursor
-} from "../ink/cell_layout";
-import { CellPainter, CELL_FLAGS } from "../ink/cell_painter";
+  moveCursor,
+  CellPainter,
+  CELL_FLAGS
+} from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
-import { riseText } from "../draft/number_texts";
+import { increaseText } from "../draft/number_texts";
 
 // Pointer gestures on the cells of one axis: click, brush along, shift-click a range.
 
@@ -214,7 +215,7 @@ export class IndexStrip implements BrushTarget {
   draw = (): void => {
     if (!this.layout) return;
     this.update();
-    this.painter.paint(this.looks, this.scene.ink);
+    this.painter.paint(this.looks, this.scene.colors);
     setAttribute(this.element, "aria-readonly", this.obstacle ? "true" : null);
     this.tell();
   };
@@ -344,7 +345,7 @@ export class IndexStrip implements BrushTarget {
     const { looks, axis } = this;
     const bytes = this.scene.data.draft.bitsOf(axis);
     const { report, isReportCurrent } = this.scene.session;
-    looks.set(this.scene.shades.of(axis));
+    looks.set(this.scene.scale.of(axis));
     for (let index = 0; index < looks.length; index += 1) if (bit(bytes, index)) looks[index] |= CELL_FLAGS.goes;
     const stale = isReportCurrent ? 0 : CELL_FLAGS.stale;
     const mark = (indices: readonly number[] | undefined, kind: number) => {
@@ -359,12 +360,12 @@ export class IndexStrip implements BrushTarget {
   private sentence(index: number): string {
     const { scores, increases, axes } = this.scene.data;
     const score = scores?.at(this.axis, index);
-    const rise = increases?.at(this.axis, index);
+    const increase = increases?.at(this.axis, index);
     const look = this.looks[index];
     return [
       `index ${index} of ${axes.size[this.axis]}`,
       score === undefined ? "" : `importance ${shortNumber(score)}`,
-      rise === undefined || Number.isNaN(rise) ? "" : `loss without it ${riseText(rise)}`,
+      increase === undefined || Number.isNaN(increase) ? "" : `loss without it ${increaseText(increase)}`,
       this.isRemoved(index) ? "goes" : "stays",
       look & CELL_FLAGS.kept ? "the dry run keeps it" : look & CELL_FLAGS.taken ? "the dry run takes it" : ""
     ]

@@ -1,5 +1,4 @@
-// The draft that all views of a model share: what goes, what the kernel knows of it, and the open gesture. The blocks
-// that can go as a whole are one more axis, behind the last.
+// The draft that all views of a model share: what is removed, with blocks as one more axis behind the last, and the open gesture.
 
 import { bit, BitTable, difference, ones, setBit, trimAxis } from "./bit_table";
 import type { MaskPayload } from "./payload";

@@ -43,9 +43,9 @@ export function changeText(before: number, after: number): string {
 }
 
 /** "+0.0123", "−0.004", "±0". */
-export function riseText(rise: number): string {
-  const text = shortNumber(rise);
-  return rise > 0 ? `+${text}` : rise === 0 ? `±${text}` : text;
+export function increaseText(increase: number): string {
+  const text = shortNumber(increase);
+  return increase > 0 ? `+${text}` : increase === 0 ? `±${text}` : text;
 }
 
 /** "1 batch"; "your batches" where nobody knows how many there are. */

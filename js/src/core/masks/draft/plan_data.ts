@@ -1,4 +1,4 @@
-// All that belongs to one payload: axes, blocks, scores, draft, history and counters.
+// The data of one payload of the editor: axes, blocks, scores, draft, history and counters.
 
 import { BitTable, unpacked } from "./bit_table";
 import { Blocks, Draft, entrySizes, History } from "./draft";

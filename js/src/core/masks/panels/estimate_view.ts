@@ -1,13 +1,12 @@
-// The cost of a ratio, beside its slider: the curve by which it can be chosen, the origin of the figures, and the buttons
-// that have them computed and measured; or what has to be passed for them.
+// The cost of a ratio beside its slider: the curve to choose it by, where its figures are from, and the buttons for both.
 
 import { button, Disposers, el, listen, setAttribute, svg } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
-import { curveOf, type Point, present, riseAlong, toMeasure } from "../session/estimate";
+import { curveOf, type Point, currentCost, lossIncreaseAt, toMeasure } from "../session/estimate";
 import type { RatioControl } from "./ratio_control";
 import type { EditorContext } from "../session/editor_context";
-import { batchesText, riseText, shareText } from "../draft/number_texts";
-import type { CellTooltip } from "../ink/cell_tooltip";
+import { batchesText, increaseText, shareText } from "../draft/number_texts";
+import type { CellTooltip } from "../cell_drawing";
 
 // The rise of the loss against the FLOPs left, to look along, and to click or to walk on with keys: dots that are measured
 // with a line through them, and fainter the sum of what single indices cost.
@@ -84,14 +83,14 @@ class LossCurve {
   /** The line: a point for each ratio from 0 on, in equal steps; the dots are measured. */
   draw(points: readonly Point[], dots: readonly Point[] = []): void {
     [this.points, this.dots] = [points, dots];
-    const rises = [...points, ...dots].map(({ rise }) => rise);
-    [this.low, this.high] = [Math.min(0, ...rises), Math.max(0, ...rises)];
+    const increases = [...points, ...dots].map(({ increase }) => increase);
+    [this.low, this.high] = [Math.min(0, ...increases), Math.max(0, ...increases)];
     if (this.high === this.low) this.high = this.low + 1;
     setAttribute(this.line, "d", this.path(points));
     this.element.classList.toggle("mkg-is-measured", dots.length > 0);
-    setAttribute(this.through, "d", dots.length ? this.path([{ ratio: 0, left: 1, rise: 0 }, ...dots]) : "");
+    setAttribute(this.through, "d", dots.length ? this.path([{ ratio: 0, flopsLeft: 1, increase: 0 }, ...dots]) : "");
     this.spots.replaceChildren(
-      ...dots.map(({ left, rise }) => svg("circle", { cx: this.x(left), cy: this.y(rise), r: 2.5 }))
+      ...dots.map(({ flopsLeft, increase }) => svg("circle", { cx: this.x(flopsLeft), cy: this.y(increase), r: 2.5 }))
     );
     for (const [name, value] of Object.entries({ x1: LEFT, x2: WIDTH - RIGHT, y1: this.y(0), y2: this.y(0) }))
       setAttribute(this.zero, name, value);
@@ -102,39 +101,41 @@ class LossCurve {
       [this.middle, this.high / 4],
       [this.least, 0]
     ] as const) {
-      text.textContent = value ? riseText(value) : "0";
+      text.textContent = value ? increaseText(value) : "0";
       setAttribute(text, "y", this.y(value) + 4);
     }
     setAttribute(this.element, "aria-valuemax", points[points.length - 1]?.ratio ?? 0);
   }
 
   private path(points: readonly Point[]): string {
-    return points.map(({ left, rise }, at) => `${at ? "L" : "M"}${this.x(left)} ${this.y(rise)}`).join("");
+    return points
+      .map(({ flopsLeft, increase }, at) => `${at ? "L" : "M"}${this.x(flopsLeft)} ${this.y(increase)}`)
+      .join("");
   }
 
   /** Where the draft stands, which need not be on a line; `text` says what it costs. */
-  mark({ left, rise }: Omit<Point, "ratio">, text: string): void {
-    setAttribute(this.here, "cx", this.x(left));
-    setAttribute(this.here, "cy", this.y(Math.min(this.high, Math.max(this.low, rise))));
+  mark({ flopsLeft, increase }: Omit<Point, "ratio">, text: string): void {
+    setAttribute(this.here, "cx", this.x(flopsLeft));
+    setAttribute(this.here, "cy", this.y(Math.min(this.high, Math.max(this.low, increase))));
     const { ratio } = this.owner;
     setAttribute(this.element, "aria-valuenow", ratio);
-    setAttribute(this.element, "aria-valuetext", `${placeText(ratio, left)}, ${text}`);
+    setAttribute(this.element, "aria-valuetext", `${placeText(ratio, flopsLeft)}, ${text}`);
   }
 
-  private x(left: number): number {
-    return round(LEFT + (1 - left) * (WIDTH - LEFT - RIGHT));
+  private x(flopsLeft: number): number {
+    return round(LEFT + (1 - flopsLeft) * (WIDTH - LEFT - RIGHT));
   }
 
-  private y(rise: number): number {
+  private y(increase: number): number {
     const [high, low] = [root(this.high), root(this.low)];
-    return round(TOP + ((high - root(rise)) / (high - low)) * (HEIGHT - TOP - BOTTOM));
+    return round(TOP + ((high - root(increase)) / (high - low)) * (HEIGHT - TOP - BOTTOM));
   }
 
   /** The point whose FLOPs are nearest to the pointer. */
   private at(event: MouseEvent): Point | undefined {
     const { left } = this.element.getBoundingClientRect();
     const place = event.clientX - left;
-    const distance = (point: Point) => Math.abs(this.x(point.left) - place);
+    const distance = (point: Point) => Math.abs(this.x(point.flopsLeft) - place);
     return this.points.reduce<Point | undefined>(
       (best, point) => (best && distance(best) <= distance(point) ? best : point),
       undefined
@@ -145,18 +146,18 @@ class LossCurve {
     const point = this.at(event);
     if (!point) return;
     this.under.style.display = "";
-    setAttribute(this.under, "cx", this.x(point.left));
-    setAttribute(this.under, "cy", this.y(point.rise));
+    setAttribute(this.under, "cx", this.x(point.flopsLeft));
+    setAttribute(this.under, "cy", this.y(point.increase));
     this.tip.showBelow(this.element, this.sentence(point));
   }
 
   /** "ratio 0.3: 61.2 % of the FLOPs left, measured loss +0.4 at ratio 0.3; sum of single indices +0.12" */
-  private sentence({ ratio, left, rise }: Point): string {
+  private sentence({ ratio, flopsLeft, increase }: Point): string {
     const below = this.dots.filter(dot => dot.ratio <= ratio + TINY).slice(-1);
     const above = this.dots.filter(dot => dot.ratio >= ratio - TINY).slice(0, 1);
     const beside = [...new Set(ratio > TINY && above.length ? [...below, ...above] : [])];
-    const found = beside.map(dot => `${riseText(dot.rise)} at ratio ${shortNumber(dot.ratio)}`).join(", ");
-    return `${placeText(ratio, left)}, ${found && `measured loss ${found}; `}${SUM} ${riseText(rise)}`;
+    const found = beside.map(dot => `${increaseText(dot.increase)} at ratio ${shortNumber(dot.ratio)}`).join(", ");
+    return `${placeText(ratio, flopsLeft)}, ${found && `measured loss ${found}; `}${SUM} ${increaseText(increase)}`;
   }
 
   private leave(): void {
@@ -192,8 +193,8 @@ class LossCurve {
   }
 }
 
-function placeText(ratio: number, left: number): string {
-  return `ratio ${shortNumber(ratio)}: ${shareText(left)} of the FLOPs left`;
+function placeText(ratio: number, flopsLeft: number): string {
+  return `ratio ${shortNumber(ratio)}: ${shareText(flopsLeft)} of the FLOPs left`;
 }
 
 /** A scale on which the range where one cuts is not flat beside what costs most. */
@@ -319,29 +320,29 @@ export class EstimateView {
   /** The lines anew where they have become others, and the words for where the draft stands. */
   private known(): [figure: readonly string[], source: string] {
     const { session, data, store } = this.scene;
-    const here = present(data);
+    const here = currentCost(data);
     this.drawCurve();
     const { measured, measuredLoss: loss, offers } = session;
-    const at = `at ${shareText(here.left)} of FLOPs`;
+    const at = `at ${shareText(here.flopsLeft)} of FLOPs`;
     const on = batchesText(offers.batches);
     const { removed } = data.blocks;
     if (measured && loss !== null) {
-      const rise = loss - measured.base;
-      this.curve.mark({ left: here.left, rise }, `measured loss ${riseText(rise)}`);
+      const increase = loss - measured.base;
+      this.curve.mark({ flopsLeft: here.flopsLeft, increase }, `measured loss ${increaseText(increase)}`);
       return [
-        [`Measured: loss ${shortNumber(measured.base)} → ${shortNumber(loss)}`, `(${riseText(rise)}) ${at}`],
+        [`Measured: loss ${shortNumber(measured.base)} → ${shortNumber(loss)}`, `(${increaseText(increase)}) ${at}`],
         textOn(on, this.dots.length > 0)
       ];
     }
     if (measured && store.get("connected") && this.canMeasure(session, store) && !removed.length) {
-      const along = riseAlong(this.dots, here.left);
-      this.curve.mark({ left: here.left, rise: along ?? here.rise }, "loss not measured yet");
+      const along = lossIncreaseAt(this.dots, here.flopsLeft);
+      this.curve.mark({ flopsLeft: here.flopsLeft, increase: along ?? here.increase }, "loss not measured yet");
       return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], textOn(on, this.dots.length > 0)];
     }
-    this.curve.mark(here, `${SUM} ${riseText(here.rise)}`);
+    this.curve.mark(here, `${SUM} ${increaseText(here.increase)}`);
     const text = measured
-      ? `${shortNumber(measured.base)} → ${shortNumber(measured.base + here.rise)} (${riseText(here.rise)})`
-      : riseText(here.rise);
+      ? `${shortNumber(measured.base)} → ${shortNumber(measured.base + here.increase)} (${increaseText(here.increase)})`
+      : increaseText(here.increase);
     const isMasked = store.get("stage") === "masked";
     const why = isMasked
       ? " Not measured while the model is masked."
@@ -377,7 +378,7 @@ export class EstimateView {
 
   private dot([ratio, loss]: readonly [number, number], base: number): Point[] {
     const point = this.points.find(own => Math.abs(own.ratio - ratio) < 1e-6);
-    return point ? [{ ratio, left: point.left, rise: loss - base }] : [];
+    return point ? [{ ratio, flopsLeft: point.flopsLeft, increase: loss - base }] : [];
   }
 }
 

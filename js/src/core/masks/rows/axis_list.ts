@@ -1,9 +1,8 @@
-// All blocks that can go as a whole, and all axes, free ones first, the frozen ones folded; only the rows of axes near the
-// window have contents.
+// The list of what can be removed: blocks, free axes and frozen ones, of which only the rows near the view are in the page.
 
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
-import { cellLayout, type RowMove } from "../ink/cell_layout";
+import { cellLayout, type RowMove } from "../cell_drawing";
 import { AxisRow } from "./axis_row";
 import type { EditorContext } from "../session/editor_context";
 import type { IndexStripOwner } from "../cells/index_strip";

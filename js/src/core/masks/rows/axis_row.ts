@@ -1,13 +1,12 @@
-// One axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
+// The row of an axis: its name, how many stay, lock, slider, members, and its cells; a frozen one says why.
 
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute, icon } from "../../shared/ui/dom";
 import { counted, exactNumber } from "../../shared/base/format";
 import { axisCost } from "../session/estimate";
-import { icon } from "../../shared/ui/icons";
 import type { Member } from "../draft/payload";
 import type { EditorContext } from "../session/editor_context";
 import { IndexStrip, type IndexStripOwner } from "../cells/index_strip";
-import { riseText } from "../draft/number_texts";
+import { increaseText } from "../draft/number_texts";
 
 const MAX_TITLE_NAMES = 6;
 const MAX_LISTED = 300;
@@ -87,11 +86,11 @@ export class AxisRow {
     const found = axisCost(this.scene.data, this.axis);
     this.cost.hidden = found === null;
     if (!found) return;
-    const each = `one of its indices alone ${riseText(found.mean)} on average`;
-    const text = found.gone ? `loss ${riseText(found.rise)}` : `${riseText(found.mean)} an index`;
+    const each = `one of its indices alone ${increaseText(found.mean)} on average`;
+    const text = found.removed ? `loss ${increaseText(found.increase)}` : `${increaseText(found.mean)} an index`;
     if (this.cost.textContent !== text) this.cost.textContent = text;
-    const all = `the ${exactNumber(found.gone)} that go ${riseText(found.rise)}, ${riseText(found.rise / found.gone)} each`;
-    const sum = found.gone ? `${all}, the sum of single ones, which together usually cost more; ` : "";
+    const all = `the ${exactNumber(found.removed)} that go ${increaseText(found.increase)}, ${increaseText(found.increase / found.removed)} each`;
+    const sum = found.removed ? `${all}, the sum of single ones, which together usually cost more; ` : "";
     this.cost.title = `Estimated rise of the loss: ${sum}${each}`;
   }
 

@@ -1,14 +1,11 @@
-// The blocks that can go as a whole: a line that opens on a row for each, with what it has and whether it goes. A block
-// that lies in another one stands below it, folded until it is asked for.
+// The blocks that can be removed as a whole: a line that opens on a row for each.
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
-import { cellLayout } from "../ink/cell_layout";
-import { CELL_FLAGS, paintCell } from "../ink/cell_painter";
+import { cellLayout, CELL_FLAGS, paintCell, ScoreScale } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
 import { Scores } from "../draft/scores";
-import { ScoreScale } from "../ink/score_scale";
 import { blocksText } from "../draft/number_texts";
 
 const MAX_OPEN_ROWS = 12; // rows that are shown unasked
@@ -299,7 +296,7 @@ export class BlockList {
     cell.width = cell.height = Math.ceil(layout.pitch * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const goes = this.scene.data.blocks.gone.has(block) ? CELL_FLAGS.goes : 0;
-    paintCell(context, layout, 0, this.levels[block] | goes, this.scene.ink);
+    paintCell(context, layout, 0, this.levels[block] | goes, this.scene.colors);
   }
 }
 

@@ -1,7 +1,6 @@
 // The context that all parts of one view share: the model's session, the view's state, colors and the next frame.
 
-import { type CellColors, readCellColors, ScoreScale } from "../ink/score_scale";
-import type { CellTooltip } from "../ink/cell_tooltip";
+import { type CellColors, readCellColors, ScoreScale, type CellTooltip } from "../cell_drawing";
 import { type Session, SessionEvents } from "./session";
 import type { PlanData } from "../draft/plan_data";
 import { StateStore } from "../../shared/base/state_store";
@@ -81,7 +80,7 @@ export class EditorContext {
   cursor: Cursor = "";
   readonly events = new SessionEvents<"cursor">();
   isPointing = false; // while the current row is chosen in this view
-  private readInk: CellColors | null = null;
+  private readColors: CellColors | null = null;
   private made: ScoreScale | null = null;
 
   constructor(
@@ -93,17 +92,17 @@ export class EditorContext {
     readonly tip: CellTooltip
   ) {}
 
-  get ink(): CellColors {
-    this.readInk ??= readCellColors(this.host);
-    return this.readInk;
+  get colors(): CellColors {
+    this.readColors ??= readCellColors(this.host);
+    return this.readColors;
   }
 
-  get shades(): ScoreScale {
-    this.made ??= this.makeShades();
+  get scale(): ScoreScale {
+    this.made ??= this.makeScale();
     return this.made;
   }
 
-  private makeShades(): ScoreScale {
+  private makeScale(): ScoreScale {
     const { scores, axes } = this.data;
     const free = [...axes.size.keys()].filter(axis => this.data.isFree(axis));
     return new ScoreScale(scores, axes.size, free, this.store.get("scope"));
@@ -111,7 +110,7 @@ export class EditorContext {
 
   /** Other scores, another scale or another theme. */
   forget(): void {
-    this.readInk = null;
+    this.readColors = null;
     this.made = null;
   }
 

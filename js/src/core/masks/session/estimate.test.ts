@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { brush, openSession, scoresOf, THREE } from "../../../testing/masks";
-import { axisCost, curveOf, present, riseAlong, toMeasure } from "./estimate";
+import { axisCost, curveOf, currentCost, lossIncreaseAt, toMeasure } from "./estimate";
 import type { PlanData } from "../draft/plan_data";
 
 // conv1 of 4 and conv2 of 10 indices; FLOPs 2·c1²·c2 + 5·c1·(c2 + 2)
@@ -35,17 +35,17 @@ describe("what is measured", () => {
 
   it("is a line between its points", () => {
     const dots = [
-      { ratio: 0.2, left: 0.8, rise: 0.2 },
-      { ratio: 0.4, left: 0.5, rise: 0.5 }
+      { ratio: 0.2, flopsLeft: 0.8, increase: 0.2 },
+      { ratio: 0.4, flopsLeft: 0.5, increase: 0.5 }
     ];
-    expect([1, 0.9, 0.8, 0.65, 0.1].map(left => riseAlong(dots, left)?.toFixed(3))).toEqual([
+    expect([1, 0.9, 0.8, 0.65, 0.1].map(flopsLeft => lossIncreaseAt(dots, flopsLeft)?.toFixed(3))).toEqual([
       "0.000",
       "0.100",
       "0.200",
       "0.350",
       "0.500"
     ]);
-    expect(riseAlong([], 0.5)).toBeNull();
+    expect(lossIncreaseAt([], 0.5)).toBeNull();
   });
 });
 
@@ -59,18 +59,18 @@ describe("the estimate", () => {
 
   it("of an axis is the sum over what goes, and the mean over all", () => {
     const { session, data } = opened();
-    expect(axisCost(data, 0)).toEqual({ gone: 0, rise: 0, mean: 0.1875 });
+    expect(axisCost(data, 0)).toEqual({ removed: 0, increase: 0, mean: 0.1875 });
     brush(session, 0, [0, 2]);
-    expect(axisCost(data, 0)).toEqual({ gone: 2, rise: 0.375, mean: 0.1875 });
+    expect(axisCost(data, 0)).toEqual({ removed: 2, increase: 0.375, mean: 0.1875 });
     expect(axisCost(data, 2)).toBeNull(); // frozen
   });
 
   it("of the draft is that of all its axes, with the FLOPs left", () => {
     const { session, data } = opened();
-    expect(present(data)).toEqual({ left: 1, rise: 0 });
+    expect(currentCost(data)).toEqual({ flopsLeft: 1, increase: 0 });
     brush(session, 0, [0]);
     brush(session, 1, [6, 7]);
-    expect(present(data)).toEqual({ left: flops(3, 8) / flops(4, 10), rise: 3.5 });
+    expect(currentCost(data)).toEqual({ flopsLeft: flops(3, 8) / flops(4, 10), increase: 3.5 });
   });
 
   it("of a ratio is that of the indices which it takes by the importance", () => {
@@ -78,14 +78,14 @@ describe("the estimate", () => {
     if (!data.scores) throw new Error("no scores");
     const points = curveOf(data, data.scores, session.ratioAxes(), "local");
     expect(points).toHaveLength(91);
-    expect(points[0]).toEqual({ ratio: 0, left: 1, rise: 0 });
+    expect(points[0]).toEqual({ ratio: 0, flopsLeft: 1, increase: 0 });
     // by [3, 1, 2, 1] the indices 1 and 3 go first
-    expect(points[50]).toEqual({ ratio: 0.5, left: flops(2, 5) / flops(4, 10), rise: 0.375 + 5 });
+    expect(points[50]).toEqual({ ratio: 0.5, flopsLeft: flops(2, 5) / flops(4, 10), increase: 0.375 + 5 });
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
-    const { left, rise } = points[50];
-    expect(present(data)).toEqual({ left, rise });
+    const { flopsLeft, increase } = points[50];
+    expect(currentCost(data)).toEqual({ flopsLeft, increase });
   });
 
   it("of a ratio is on top of what goes from locked axes", () => {
@@ -94,7 +94,7 @@ describe("the estimate", () => {
     brush(session, 0, [0]);
     session.setLocked([THREE[0].name]);
     const points = curveOf(data, data.scores, session.ratioAxes(), "global");
-    expect(points[0]).toEqual({ ratio: 0, left: flops(3, 10) / flops(4, 10), rise: 0.5 });
+    expect(points[0]).toEqual({ ratio: 0, flopsLeft: flops(3, 10) / flops(4, 10), increase: 0.5 });
   });
 
   it("ranks scores with one unit as they are", () => {

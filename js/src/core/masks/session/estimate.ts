@@ -7,13 +7,13 @@ import type { RatioCounts } from "./session";
 
 export interface Point {
   readonly ratio: number;
-  readonly left: number; // share of the FLOPs
-  readonly rise: number; // of the loss
+  readonly flopsLeft: number; // share of the FLOPs
+  readonly increase: number; // of the loss
 }
 
 interface AxisCost {
-  readonly gone: number; // indices that go
-  readonly rise: number; // of the loss without them
+  readonly removed: number; // indices that go
+  readonly increase: number; // of the loss without them
   readonly mean: number; // of all its indices, of one alone
 }
 
@@ -26,20 +26,23 @@ export function axisCost(data: PlanData, axis: number): AxisCost | null {
   if (!increases || !data.isFree(axis) || data.isAway(axis)) return null;
   const own = increases.of(axis);
   if (!own.every(Number.isFinite)) return null;
-  const [size, gone] = [axes.size[axis], draft.dropped(axis)];
-  let rise = 0;
-  if (gone) for (let index = 0; index < size; index += 1) if (draft.isRemoved(axis, index)) rise += own[index];
-  return { gone, rise, mean: own.reduce((sum, value) => sum + value, 0) / size };
+  const [size, removed] = [axes.size[axis], draft.dropped(axis)];
+  let increase = 0;
+  if (removed) for (let index = 0; index < size; index += 1) if (draft.isRemoved(axis, index)) increase += own[index];
+  return { removed, increase, mean: own.reduce((sum, value) => sum + value, 0) / size };
 }
 
 /** Where the draft stands: the FLOPs left, and what all that goes costs. */
-export function present(data: PlanData): Omit<Point, "ratio"> {
+export function currentCost(data: PlanData): Omit<Point, "ratio"> {
   const { flops } = data.counters.totals();
-  return { left: flops.before ? flops.after / flops.before : 1, rise: risesOf(data, [...data.axes.size.keys()]) };
+  return {
+    flopsLeft: flops.before ? flops.after / flops.before : 1,
+    increase: increasesOf(data, [...data.axes.size.keys()])
+  };
 }
 
-function risesOf(data: PlanData, axes: readonly number[]): number {
-  return axes.reduce((sum, axis) => sum + (axisCost(data, axis)?.rise ?? 0), 0);
+function increasesOf(data: PlanData, axes: readonly number[]): number {
+  return axes.reduce((sum, axis) => sum + (axisCost(data, axis)?.increase ?? 0), 0);
 }
 
 /** Of each ratio on `axes` what is left and what it costs; what goes from the other axes goes on all of it. */
@@ -48,7 +51,7 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
   const counters = new Counters(data.payload);
   counters.remove(data.blocks.gone);
   const others = [...size.keys()].filter(axis => !axes.includes(axis));
-  const base = risesOf(data, others);
+  const base = increasesOf(data, others);
   counters.update(others.map(axis => [axis, data.draft.remaining(axis)] as const));
   const sums = axes.map(axis => runningSums(data, scores, axis));
   return Array.from({ length: STEPS + 1 }, (_, step) => {
@@ -56,8 +59,8 @@ export function curveOf(data: PlanData, scores: Scores, axes: readonly number[],
     const counts = removedByRatio(axes, size, ratio, scope, scores, least);
     counters.update(axes.map((axis, at) => [axis, size[axis] - counts[at]] as const));
     const { before, after } = counters.totals().flops;
-    const rise = counts.reduce((sum, count, at) => sum + sums[at][count], base);
-    return { ratio, left: before ? after / before : 1, rise };
+    const increase = counts.reduce((sum, count, at) => sum + sums[at][count], base);
+    return { ratio, flopsLeft: before ? after / before : 1, increase };
   });
 }
 
@@ -88,14 +91,15 @@ function shortHash(text: string): string {
 }
 
 /** The rise at a share of the FLOPs, along a line through points from the whole model on; null without points. */
-export function riseAlong(dots: readonly Point[], left: number): number | null {
-  let before: Omit<Point, "ratio"> = { left: 1, rise: 0 };
+export function lossIncreaseAt(dots: readonly Point[], flopsLeft: number): number | null {
+  let before: Omit<Point, "ratio"> = { flopsLeft: 1, increase: 0 };
   for (const dot of dots) {
-    const share = before.left > dot.left ? (before.left - left) / (before.left - dot.left) : 1;
-    if (left >= dot.left) return before.rise + Math.max(0, share) * (dot.rise - before.rise);
+    const share =
+      before.flopsLeft > dot.flopsLeft ? (before.flopsLeft - flopsLeft) / (before.flopsLeft - dot.flopsLeft) : 1;
+    if (flopsLeft >= dot.flopsLeft) return before.increase + Math.max(0, share) * (dot.increase - before.increase);
     before = dot;
   }
-  return dots.length ? before.rise : null;
+  return dots.length ? before.increase : null;
 }
 
 /** What the first so many indices of an axis cost, in the order in which they go. */
@@ -104,8 +108,8 @@ function runningSums({ increases }: PlanData, scores: Scores, axis: number): Flo
   const order = scores.order(axis);
   const sums = new Float64Array(order.length + 1);
   order.forEach((index, at) => {
-    const rise = own?.[index] ?? 0;
-    sums[at + 1] = sums[at] + (Number.isFinite(rise) ? rise : 0);
+    const increase = own?.[index] ?? 0;
+    sums[at + 1] = sums[at] + (Number.isFinite(increase) ? increase : 0);
   });
   return sums;
 }

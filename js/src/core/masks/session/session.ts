@@ -1,4 +1,4 @@
-// One model's editing: the draft with its way to the kernel, the history and the actions, shared by all views.
+// The editing session of a model: the draft with its way to the kernel, the history and the actions, shared by all views.
 
 import { PayloadError } from "../../shared/base/schema";
 import {

@@ -1,6 +1,6 @@
 // A scheduler of drawings: at most one a frame, only while the page is visible, and never for most of the time.
 
-import { isCalm } from "../../shared/base/preferences";
+import { isMotionReduced } from "../../shared/base/settings";
 
 const FRAME = 16; // ms
 const IDLE_RATIO = 1.5; // so many times as long as a drawing took, the page is left alone
@@ -76,7 +76,7 @@ export class FrameScheduler {
 
   private idle(cost: number): void {
     const rest = Math.min(MAX_IDLE, cost * (cost > FRAME ? LONG_IDLE_RATIO : IDLE_RATIO));
-    this.next = performance.now() + (isCalm() ? Math.max(CALM, rest) : rest);
+    this.next = performance.now() + (isMotionReduced() ? Math.max(CALM, rest) : rest);
     // what came meanwhile waits for this time, not for the longest one
     if (this.timer !== undefined) {
       clearTimeout(this.timer);

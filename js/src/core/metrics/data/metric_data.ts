@@ -1,4 +1,4 @@
-// All series that the kernel has sent, whatever is shown of them; of one model, so that all its views show the same.
+// The series that the kernel has sent for one model, shared by all of its views.
 
 import { decodeUpdate, type Form, HISTOGRAM_HEAD, type RawAlert, type Update } from "./payload";
 import { HistogramData, LineData } from "./series";
@@ -18,6 +18,11 @@ export interface AlertMark {
   readonly metric: string;
   readonly step: number;
   readonly text: string;
+}
+
+/** The alert's text; the module goes before it where it is not named in it. */
+export function alertMessage({ module, text }: AlertMark): string {
+  return module === "" || text.includes(module) ? text : `${module}: ${text}`;
 }
 
 /** The series of one metric, and its modules in the order in which they came. */

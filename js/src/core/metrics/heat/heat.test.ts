@@ -1,7 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { series } from "../../../testing/metrics";
-import { BROKEN, columnCount, EMPTY, fillCells, heatPosition, type HeatRow, paintCells, VALUE } from "./heat_cells";
-import { HEADING, heatLayout, rowAt, topOf, visibleRows } from "./heat_layout";
+import {
+  BROKEN,
+  columnCount,
+  EMPTY,
+  fillCells,
+  heatPosition,
+  type HeatRow,
+  paintCells,
+  VALUE,
+  HEADING,
+  heatLayout,
+  rowAt,
+  topOf,
+  visibleRows
+} from "./heat_layout";
 import { LineData } from "../data/series";
 
 function row(points: readonly [number, number][]): HeatRow {

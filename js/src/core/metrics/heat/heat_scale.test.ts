@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { series } from "../../../testing/metrics";
-import { ABOVE, BELOW, type HeatRow } from "./heat_cells";
-import { heatScale } from "./heat_scale";
+import { ABOVE, BELOW, type HeatRow, heatScale } from "./heat_layout";
 import { LineData } from "../data/series";
 
 function row(value: (step: number) => number, steps = 100): HeatRow {

@@ -1,9 +1,14 @@
-// Layers × steps as colors: a canvas as large as what is seen, over rows that may be scrolled.
+// The heat map of layers by steps: a canvas as large as what is seen, over rows that may be scrolled.
 
 import { NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
 import { Disposers, el, listen } from "../../shared/ui/dom";
-import { ABOVE, BELOW, columnCount, fillCells, type HeatInk, paintCells } from "./heat_cells";
 import {
+  ABOVE,
+  BELOW,
+  columnCount,
+  fillCells,
+  type HeatInk,
+  paintCells,
   groupsOf,
   HEADING,
   type HeatLayout,

@@ -1,4 +1,4 @@
-// Lines over steps: uPlot has the axes, the cursor, the drag and the strokes; the paths are ours.
+// The line chart over steps: uPlot has the axes, the cursor and the drag; paths and marks are drawn here.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -10,15 +10,16 @@ import {
   nearestReading,
   nearestStep,
   type Reading,
-  readingsAt
+  readingsAt,
+  type ChartMark
 } from "./chart_picture";
-import { drawBroken, drawMarks, Flags, textsNear } from "./chart_marks";
 import { polylineStroke, tracePath } from "../data/polyline";
 import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
 import type { Span } from "../base/state";
 import { type ChartTheme, sameTheme } from "../base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
+import { NOT_FINITE_COLOR } from "../../shared/stage/color";
 
 interface ChartEvents {
   zoom(span: Span | null): void;
@@ -375,4 +376,118 @@ function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
     sameTheme(a.theme, b.theme) &&
     a.lines.every((line, i) => isSame(line, b.lines[i]))
   );
+}
+
+// Marks over the lines of a chart: alerts, and values that were not finite.
+
+const SIZE = 4; // half of a mark, in CSS pixels
+const MAX_FLAGS = 60;
+const APART = 6; // CSS pixels
+
+/** A dashed line down the chart at the step of each alert. */
+function drawMarks(plot: uPlot, { marks, theme, span }: ChartPicture): void {
+  const { ctx, bbox } = plot;
+  const ratio = pixelRatio();
+  ctx.save();
+  ctx.strokeStyle = theme.warn;
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([4 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  let before = Number.NaN;
+  for (const { step } of marks) {
+    if (step < span[0] || step > span[1]) continue;
+    const x = Math.round(plot.valToPos(step, "x", true)) + 0.5;
+    if (x === before) continue;
+    before = x;
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** At the foot of the chart a cross for NaN and an arrow down for −∞, at its head an arrow up for ∞. */
+function drawBroken(plot: uPlot, { lines }: ChartPicture): void {
+  const { ctx, bbox } = plot;
+  const ratio = pixelRatio();
+  const size = SIZE * ratio;
+  ctx.save();
+  ctx.strokeStyle = NOT_FINITE_COLOR;
+  ctx.lineWidth = 1.8 * ratio;
+  ctx.setLineDash([]);
+  ctx.beginPath();
+  for (const { data, range, broken } of lines) {
+    if (!broken) continue;
+    const { steps, values } = data;
+    let before = Number.NaN;
+    for (let i = range.start; i < range.end; i += 1) {
+      const value = values[i];
+      if (Number.isFinite(value)) continue;
+      const x = plot.valToPos(steps[i], "x", true);
+      if (Math.abs(x - before) < 1.5 * size) continue; // they would cover each other
+      before = x;
+      const y = value === Infinity ? bbox.top + size + ratio : bbox.top + bbox.height - size - ratio;
+      glyph(ctx, value, x, y, size);
+    }
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+function glyph(ctx: CanvasRenderingContext2D, value: number, x: number, y: number, size: number): void {
+  if (Number.isNaN(value)) {
+    ctx.moveTo(x - size, y - size);
+    ctx.lineTo(x + size, y + size);
+    ctx.moveTo(x + size, y - size);
+    ctx.lineTo(x - size, y + size);
+    return;
+  }
+  const tip = value > 0 ? -size : size;
+  ctx.moveTo(x - size, y - tip / 2);
+  ctx.lineTo(x, y + tip / 2);
+  ctx.lineTo(x + size, y - tip / 2);
+}
+
+/** A small flag on top of each alert's line, with its sentence as the tooltip; flags on one place share theirs. */
+class Flags {
+  private readonly pool: HTMLElement[] = [];
+
+  constructor(private readonly over: HTMLElement) {}
+
+  place(plot: uPlot, marks: readonly ChartMark[]): void {
+    const places = this.places(plot, marks);
+    while (this.pool.length < places.length) {
+      const flag = el("div", "mkg-metric-flag");
+      flag.setAttribute("aria-hidden", "true"); // the list of alerts says the same
+      this.over.append(flag);
+      this.pool.push(flag);
+    }
+    this.pool.forEach((flag, i) => {
+      flag.hidden = i >= places.length;
+      if (flag.hidden) return;
+      const { x, texts } = places[i];
+      const title = texts.join("\n");
+      if (flag.title !== title) flag.title = title;
+      flag.style.transform = `translate(${Math.round(x)}px, 0)`;
+    });
+  }
+
+  private places(plot: uPlot, marks: readonly ChartMark[]): { x: number; texts: string[] }[] {
+    const places: { x: number; texts: string[] }[] = [];
+    const width = this.over.clientWidth;
+    for (const { step, text } of marks) {
+      const x = plot.valToPos(step, "x");
+      if (x < 0 || x > width) continue;
+      const near = places.find(place => Math.abs(place.x - x) < APART);
+      if (near) near.texts.push(text);
+      else if (places.length < MAX_FLAGS) places.push({ x, texts: [text] });
+    }
+    return places;
+  }
+}
+
+/** The sentences of the alerts beside a place on the chart. */
+function textsNear(plot: uPlot, marks: readonly ChartMark[], x: number): string[] {
+  const near = marks.filter(({ step }) => Math.abs(plot.valToPos(step, "x") - x) < APART);
+  return near.slice(0, 3).map(({ text }) => text);
 }

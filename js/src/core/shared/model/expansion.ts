@@ -1,20 +1,20 @@
-// Opening, closing and bringing nodes into view, within the limits on what is drawn.
+// The expansion of a graph: opening, closing and bringing nodes into view, within the limits on what is drawn.
 
 import { Fold, Hierarchy } from "./hierarchy";
-import { preferences } from "../base/preferences";
+import { nodeLimits } from "../base/settings";
 import { GraphStore } from "./graph_store";
 
 export const WINDOW = 100; // rows of one container that are drawn at once
 export const MAX_NESTING = 24; // frames inside frames; deeper reveals move the focus
 
-export const softLimit = (): number => preferences().limits.soft; // above it, a notice
-export const hardLimit = (): number => preferences().limits.hard; // above it, a refusal
+export const noticeLimit = (): number => nodeLimits().notice; // above it, a notice
+export const nodeLimit = (): number => nodeLimits().refusal; // above it, a refusal
 
-export const manyNodes = (): string => `More than ${softLimit()} nodes are shown: fold or focus to stay fast`;
+export const manyNodes = (): string => `More than ${noticeLimit()} nodes are shown: fold or focus to stay fast`;
 export const isManyNodes = (notice: string): boolean => /^More than \d+ nodes are shown/.test(notice);
 export const tooMany = (): string =>
-  `Not opened: more than ${hardLimit()} nodes would be shown. Fold other groups or focus on this one.`;
-const partly = (): string => `Opened as far as ${softLimit()} nodes: focus on a group to open more of it.`;
+  `Not opened: more than ${nodeLimit()} nodes would be shown. Fold other groups or focus on this one.`;
+const partly = (): string => `Opened as far as ${noticeLimit()} nodes: focus on a group to open more of it.`;
 
 /** The children of `node` as drawn now: one entry a fold, or all its members when it is unfolded. */
 export function visibleRows(h: Hierarchy, store: GraphStore, node: number): number[] {
@@ -75,7 +75,7 @@ export function revealOpened(h: Hierarchy, store: GraphStore): void {
 
 /** How many nodes the inside of `focus` shows, counted no further than just past the hard limit. */
 export function visibleCount(h: Hierarchy, store: GraphStore, focus: number, open: ReadonlySet<number>): number {
-  const most = hardLimit();
+  const most = nodeLimit();
   let count = 0;
   const pending = [focus];
   for (let node = pending.pop(); node !== undefined && count <= most; node = pending.pop()) {
@@ -126,7 +126,7 @@ export function reveal(h: Hierarchy, store: GraphStore, path: string): boolean {
 function focusFor(h: Hierarchy, store: GraphStore, node: number, above: number[], open: ReadonlySet<number>): number {
   const now = store.get("focus");
   const fits = (focus: number) =>
-    h.depth(node) - h.depth(focus) <= MAX_NESTING && visibleCount(h, store, focus, open) <= hardLimit();
+    h.depth(node) - h.depth(focus) <= MAX_NESTING && visibleCount(h, store, focus, open) <= nodeLimit();
   if (node !== now && h.isInside(node, now) && fits(now)) {
     return now;
   }
@@ -157,7 +157,7 @@ export function toggle(h: Hierarchy, store: GraphStore, node: number): boolean {
     return true;
   }
   const open = openNodes(h, expanded).add(node);
-  if (visibleCount(h, store, store.get("focus"), open) > hardLimit()) {
+  if (visibleCount(h, store, store.get("focus"), open) > nodeLimit()) {
     store.set("notice", tooMany());
     return false;
   }
@@ -175,7 +175,7 @@ export function expandAll(h: Hierarchy, store: GraphStore): void {
     const next: number[] = [];
     for (const node of level.filter(row => h.isContainer(row))) {
       const rows = visibleRows(h, store, node);
-      if (count + rows.length > softLimit()) {
+      if (count + rows.length > noticeLimit()) {
         complete = false;
         continue;
       }

@@ -1,6 +1,14 @@
 // Reasons why a saved file is not shown, each as one sentence.
 
-import type { Translations } from "../base/i18n";
+/** Texts that the host may translate: bundles of JupyterLab are of this kind. */
+export interface Translations {
+  /** The text, with %1, %2… replaced by the values. */
+  __(text: string, ...values: (string | number)[]): string;
+}
+
+export const UNTRANSLATED: Translations = {
+  __: (text, ...values) => text.replace(/%(\d)/g, (whole, at: string) => String(values[Number(at) - 1] ?? whole))
+};
 
 export const MAX_FILE_SIZE = 64 * 2 ** 20; // characters
 export const MAX_DEPTH = 64; // lists and objects within each other

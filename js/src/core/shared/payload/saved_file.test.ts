@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { golden } from "../../../testing/payloads";
 import { savedPlan } from "../../../testing/saved";
-import { FileProblem, MAX_FILE_SIZE, problemMessage } from "./file_problem";
+import { FileProblem, MAX_FILE_SIZE, problemMessage, UNTRANSLATED } from "./file_problem";
 import { readPlan, readSavedFile } from "./saved_file";
-import { UNTRANSLATED } from "../base/i18n";
 
 const text = (value: unknown) => JSON.stringify(value);
 

@@ -1,8 +1,7 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
 import { contextOf } from "../base/canvas";
-import { Debounced, type Disposer, Disposers, el, isField, listen } from "../ui/dom";
-import { icon } from "../ui/icons";
+import { Debounced, type Disposer, Disposers, el, isField, listen, icon } from "../ui/dom";
 
 const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs

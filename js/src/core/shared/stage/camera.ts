@@ -18,7 +18,7 @@ import {
   keepCornerVisible,
   fitNear
 } from "./viewport";
-import { isCalm } from "../base/preferences";
+import { isMotionReduced } from "../base/settings";
 
 export interface CameraOptions {
   readonly least: number; // zoom
@@ -181,7 +181,7 @@ export class CameraAnimation {
   to(goal: CameraPose): void {
     cancelAnimationFrame(this.frame);
     const from = this.camera.pose;
-    if (isCalm()) {
+    if (isMotionReduced()) {
       this.camera.moveTo(goal);
       return;
     }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { interpolate, Camera, CameraAnimation, ANIMATION_MS } from "./camera";
-import { setPreferences } from "../base/preferences";
+import { applySettings } from "../base/settings";
 
 function made() {
   const camera = new Camera({ least: 0.04, most: 4, isOverview: false }, () => {});
@@ -13,7 +13,7 @@ const goal = { x: 100, y: -40, zoom: 2 };
 beforeEach(() => void vi.useFakeTimers({ toFake: ["requestAnimationFrame", "cancelAnimationFrame", "performance"] }));
 afterEach(() => {
   vi.useRealTimers();
-  setPreferences({ calm: false });
+  applySettings({ reducedMotion: false });
 });
 
 describe("Flight", () => {
@@ -40,7 +40,7 @@ describe("Flight", () => {
 
   it("is a jump for who wants no motion", () => {
     const { camera, flight } = made();
-    setPreferences({ calm: true });
+    applySettings({ reducedMotion: true });
     flight.to(goal);
     expect(camera.pose).toEqual(goal);
   });

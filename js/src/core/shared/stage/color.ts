@@ -1,4 +1,4 @@
-// Color by number: a perceptual, color-blind-safe scale and the values it shows.
+// Colors of numbers: a perceptual, color-blind-safe scale and the values it shows.
 
 import { PALETTE } from "../../../generated/palette";
 import { counted } from "../base/format";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Gestures } from "./gestures";
+import { Gestures } from "./stage";
 
 let host: HTMLElement;
 let gestures: Gestures;

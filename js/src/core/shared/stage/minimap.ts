@@ -1,5 +1,4 @@
-// The whole picture in small, with the part in view; press or drag to move it. It stands beside the canvas, where it
-// covers nothing, and only while there is something out of view.
+// The minimap: the whole picture in small, with the part in view, which a press or a drag moves.
 
 import type { Camera } from "./camera";
 import { contextOf, pixelRatio } from "../base/canvas";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { WheelGuard } from "./gestures";
+import { WheelGuard } from "./stage";
 
 let root: HTMLElement;
 let canvas: HTMLElement;

@@ -1,4 +1,4 @@
-// The few DOM helpers that the panels share. Text reaches the page only through `textContent`.
+// Elements of the page: DOM helpers, of which text reaches the page only through `textContent`, icons, and keys of lines.
 
 export type Disposer = () => void;
 
@@ -138,4 +138,82 @@ export function isField(target: EventTarget | null): boolean {
     target instanceof HTMLElement &&
     (target.isContentEditable || /^(input|select|textarea|option)$/i.test(target.tagName))
   );
+}
+
+const KEEP_URL = 60_000; // ms; some browsers read the blob after the click has returned
+
+/** Saves bytes as a file, as a click on a link of the page would. */
+export function saveFile(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  const link = el("a", "mkg-offscreen");
+  link.href = url;
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), KEEP_URL);
+}
+
+// Line icons of the buttons, 16 by 16, in the color of the text beside them.
+
+const PATHS = {
+  "expand-all": "M4 6l4-4 4 4M4 10l4 4 4-4",
+  "collapse-all": "M4 2l4 4 4-4M4 14l4-4 4 4",
+  fit: "M1.5 3h13v10h-13zM3.8 8h8.4M6 5.8L3.8 8L6 10.2M10 5.8L12.2 8L10 10.2", // all between the window's edges
+  "zoom-selection": "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.5 10.5L14 14M5.3 5.3h3.4v3.4h-3.4z",
+  "full-screen": "M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4",
+  "leave-full-screen": "M6 2v4H2M14 6h-4V2M10 14v-4h4M2 10h4v4",
+  "open-tab": "M6.5 3H2.5v10.5H13V9.5M9.5 2.5h4v4M13.5 2.5L7.5 8.5",
+  copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+  close: "M4 4l8 8M12 4l-8 8",
+  download: "M8 2v8M4.5 7L8 10.5 11.5 7M2.5 13.5h11",
+  refresh: "M13.5 8a5.5 5.5 0 1 1-1.6-3.9M13.5 1.5v3h-3",
+  search: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.5 10.5L14 14",
+  first: "M3.5 3v10M13 3L6 8l7 5z",
+  back: "M11.5 3l-7 5 7 5z",
+  play: "M4.5 2.5l8 5.5-8 5.5z",
+  pause: "M5 3v10M11 3v10",
+  next: "M4.5 3l7 5-7 5z",
+  last: "M12.5 3v10M3 3l7 5-7 5z",
+  lock: "M4 7.5h8v6H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",
+  undo: "M6 3L3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
+  redo: "M10 3l3 3-3 3M13 6H6.5a3.5 3.5 0 0 0 0 7H10"
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function icon(name: IconName): SVGSVGElement {
+  const picture = svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, class: "mkg-icon", "aria-hidden": "true" });
+  const line = {
+    fill: name === "play" ? "currentColor" : "none",
+    stroke: "currentColor",
+    "stroke-width": name === "pause" ? 3 : 1.5,
+    "stroke-linecap": "round",
+    "stroke-linejoin": "round"
+  };
+  picture.append(svg("path", { d: PATHS[name], ...line }));
+  return picture;
+}
+
+// A line's key in a legend: its short stroke, and its name.
+
+const WIDTH = 22;
+
+export function keyLine(color: string, dash: readonly number[], isThick = false): SVGSVGElement {
+  const picture = svg("svg", {
+    viewBox: `0 0 ${WIDTH} 10`,
+    width: WIDTH,
+    height: 10,
+    class: "mkg-metric-key",
+    "aria-hidden": "true"
+  });
+  const stroke = { stroke: color, "stroke-width": isThick ? 3.5 : 2.5, "stroke-dasharray": dash.join(" ") || "none" };
+  picture.append(svg("line", { x1: 0, y1: 5, x2: WIDTH, y2: 5, ...stroke }));
+  return picture;
+}
+
+/** A name in two parts: where room is short, the first is cut and the end stays. */
+export function nameParts({ label, suffix }: { readonly label: string; readonly suffix: string }): HTMLElement[] {
+  const name = nameSpan("mkg-metric-name", label.slice(0, label.length - suffix.length));
+  return suffix ? [name, nameSpan("mkg-metric-suffix", suffix)] : [name];
 }

@@ -1,4 +1,4 @@
-// Keys belong to the widget that was clicked or has the focus, and not to the notebook that it stands in.
+// Keys of a widget: they belong to the one that was clicked or has the focus, and not to the notebook around it.
 
 const SUPPRESS = "data-lm-suppress-shortcuts";
 

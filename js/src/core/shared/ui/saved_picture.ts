@@ -7,7 +7,7 @@ export const VIEW_TYPE = "application/vnd.jupyter.widget-view+json";
 export const WORDS = "run the cell to make it live";
 
 const SVG_TYPE = "image/svg+xml";
-// modulekg_widgets/engine/views/pictures/raster.py writes both
+// modulekg_widgets/engine/views/pictures/png.py writes both
 const MARK = '<svg class="mkg-saved-picture"';
 const WORDS_INSIDE = /<text class="mkg-words"[^<]*<\/text>/; // for hosts that add none below
 

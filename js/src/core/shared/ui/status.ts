@@ -1,8 +1,7 @@
 // Messages of a widget: its status line, the notice that its model has changed, and the text in place of data that cannot be read.
 
-import { button, Disposers, el, listen, setAttribute } from "./dom";
+import { button, Disposers, el, listen, setAttribute, icon } from "./dom";
 import type { Hierarchy } from "../model/hierarchy";
-import { icon } from "./icons";
 import type { GraphStore } from "../model/graph_store";
 import { PayloadError } from "../base/schema";
 

@@ -1,8 +1,7 @@
 // The box beside the pointer: a heading and lines of names and values.
 
 import "../../../../style/tip.css";
-import { el } from "./dom";
-import { keyLine, nameParts } from "./icons";
+import { el, keyLine, nameParts } from "./dom";
 
 export interface TooltipRow {
   readonly name: string;

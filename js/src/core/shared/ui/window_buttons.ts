@@ -1,7 +1,6 @@
 // The buttons that every widget has: full screen, and a tab of its own where the host has tabs.
 
-import { button, type Disposer, Disposers, el, isField, listen, setAttribute, widgetRoot } from "./dom";
-import { icon } from "./icons";
+import { button, type Disposer, Disposers, el, isField, listen, setAttribute, widgetRoot, icon } from "./dom";
 import "../../../../style/full_screen.css";
 
 // A widget on the whole screen: as the browser does it, else over everything else in the page.
@@ -13,7 +12,7 @@ export function isFullScreen(element: Element): boolean {
   return element.closest(`.${FULL}`) !== null;
 }
 
-export class FullScreen {
+class FullScreen {
   private isOverlay = false;
   private readonly page: Document;
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.file_formats.format_tables import QUANTIZED_OPERATORS
 from modulekg_widgets.engine.files.formats.onnx.onnx_modules import (
     TRACE,
     ModuleSource,
@@ -21,7 +22,6 @@ from modulekg_widgets.engine.files.formats.onnx.onnx_modules import (
 from modulekg_widgets.engine.files.formats.onnx.onnx_tensors import (
     MAX_DIMENSION_SIZE,
     MAX_DIMENSIONS,
-    QUANTIZED,
     OnnxTensors,
     QuantizedOperands,
     abbreviate_tensor,
@@ -246,7 +246,7 @@ class GraphReader:
         given = self._bodies(node, wire, module, place) if wire is not None and wire.graphs else []
         name = node.name or node.op_type
         op = self._allowance.name(f"{node.domain}.{node.op_type}" if _is_custom_domain(node.domain) else node.op_type)
-        if op in QUANTIZED:
+        if op in QUANTIZED_OPERATORS:
             self._quantized.add(op, [place.scope[name] if name else "" for name in node.input])
         self._standings.append(
             ModuleSource.EXPLICIT

@@ -6,9 +6,15 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.file_formats.format_tables import (
+    DATA_MOVEMENT_OPERATORS,
+    FLOAT_LAYOUTS,
+    ONNX_DTYPES,
+    QUANTIZED_OPERATORS,
+)
 from modulekg_widgets.engine.files.formats.onnx.onnx_wire import WireTensor
 from modulekg_widgets.engine.files.graph_building import TENSOR_COST, ReadBudget, abbreviate_value
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, OperatorRecord, PlainValue, TensorRecord
@@ -17,38 +23,19 @@ from modulekg_widgets.engine.files.source import FileSource
 # -------------------- Floats of 8 and 16 bits, decoded from integers with their bits
 
 
-class FloatLayout(NamedTuple):
-    """Bit layout of a float: sign, exponent and fraction, with the patterns for infinity and NaN."""
-
-    exponent: int  # bits
-    fraction: int
-    bias: int
-    has_infinities: bool = False  # the largest exponent is of infinities and NaN, as by IEEE 754
-    nan: frozenset[int] = frozenset()  # patterns that are NaN, where there are no infinities
-
-
-# by torch's word
-_LAYOUTS = {
-    "float16": FloatLayout(5, 10, 15, True),
-    "bfloat16": FloatLayout(8, 7, 127, True),
-    "float8_e5m2": FloatLayout(5, 2, 15, True),
-    "float8_e4m3fn": FloatLayout(4, 3, 7, nan=frozenset({0x7F, 0xFF})),
-    "float8_e4m3fnuz": FloatLayout(4, 3, 8, nan=frozenset({0x80})),
-    "float8_e5m2fnuz": FloatLayout(5, 2, 16, nan=frozenset({0x80})),
-}
 _POWERS = "float8_e8m0fnu"  # an exponent alone
 
 
 def is_small_float(dtype: str) -> bool:
     """True if `small_float` decodes this dtype."""
-    return dtype in _LAYOUTS or dtype == _POWERS
+    return dtype in FLOAT_LAYOUTS or dtype == _POWERS
 
 
 def small_float(bits: int, dtype: str) -> float:
     """Returns the number in the lowest bits of an integer."""
     if dtype == _POWERS:
         return math.nan if bits & 0xFF == 0xFF else math.ldexp(1.0, (bits & 0xFF) - 127)
-    layout = _LAYOUTS[dtype]
+    layout = FLOAT_LAYOUTS[dtype]
     width = layout.exponent + layout.fraction
     bits &= (1 << width + 1) - 1
     exponent = bits >> layout.fraction & (1 << layout.exponent) - 1
@@ -65,15 +52,6 @@ def small_float(bits: int, dtype: str) -> float:
 # ----------------------------------------
 
 
-# TensorProto.DataType → torch's word (its own where torch has none), and the bits of an element
-DTYPES = {
-    1: ("float32", 32), 2: ("uint8", 8), 3: ("int8", 8), 4: ("uint16", 16), 5: ("int16", 16), 6: ("int32", 32),
-    7: ("int64", 64), 8: ("string", 0), 9: ("bool", 8), 10: ("float16", 16), 11: ("float64", 64), 12: ("uint32", 32),
-    13: ("uint64", 64), 14: ("complex64", 64), 15: ("complex128", 128), 16: ("bfloat16", 16),
-    17: ("float8_e4m3fn", 8), 18: ("float8_e4m3fnuz", 8), 19: ("float8_e5m2", 8), 20: ("float8_e5m2fnuz", 8),
-    21: ("uint4", 4), 22: ("int4", 4), 23: ("float4_e2m1", 4), 24: ("float8_e8m0fnu", 8), 25: ("uint2", 2),
-    26: ("int2", 2), 27: ("float6_e2m3", 6), 28: ("float6_e3m2", 6),
-}  # fmt: skip
 _STRUCT_CODES = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "B", 11: "d", 12: "I", 13: "Q"}
 _BOOL = 9
 _FLOAT_LIST_TYPES = (1, 11, 14, 15)  # whose numbers stand in lists of floats as they do in bytes
@@ -85,41 +63,7 @@ _MAX_ELEMENTS = 1 << 60
 _EXTERNAL_LOCATION = 1  # TensorProto.DataLocation
 
 
-# by operator, of ONNX and of ONNX Runtime: which inputs are quantised numbers, and which scales and zero points of them
-_OF_MICROSOFT = "com.microsoft."
-_QLINEAR_INPUTS = ((0,), (1, 2, 3, 4))
-QUANTIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "DequantizeLinear": ((0,), (1, 2)),
-    "QuantizeLinear": ((), (1, 2)),
-    "MatMulInteger": ((0, 1), (2, 3)),
-    "ConvInteger": ((0, 1), (2, 3)),
-    "QLinearConv": ((0, 3, 8), (1, 2, 4, 5, 6, 7)),
-    "QLinearMatMul": ((0, 3), (1, 2, 4, 5, 6, 7)),
-    f"{_OF_MICROSOFT}DequantizeLinear": ((0,), (1, 2)),
-    f"{_OF_MICROSOFT}QuantizeLinear": ((), (1, 2)),
-    f"{_OF_MICROSOFT}QGemm": ((0, 3, 6), (1, 2, 4, 5, 7, 8)),
-    f"{_OF_MICROSOFT}DynamicQuantizeMatMul": ((0, 1), (2, 3)),
-    f"{_OF_MICROSOFT}MatMulIntegerToFloat": ((0, 1), (2, 3, 4, 5)),
-    f"{_OF_MICROSOFT}MatMulNBits": ((1,), (2, 3, 4)),
-    f"{_OF_MICROSOFT}GatherBlockQuantized": ((0,), (2, 3)),
-    f"{_OF_MICROSOFT}QAttention": ((0, 1), (3, 4, 6, 7)),
-    f"{_OF_MICROSOFT}DynamicQuantizeLSTM": ((1, 2), (8, 9, 10, 11)),
-    f"{_OF_MICROSOFT}QEmbedLayerNormalization": ((2, 3, 4, 5, 6), (8, 9, 10, 11, 12, 13, 14, 15, 16, 17)),
-    **dict.fromkeys((f"{_OF_MICROSOFT}QLinear{name}" for name in ("Add", "Mul")), ((0, 3), (1, 2, 4, 5, 6, 7))),
-    **dict.fromkeys(
-        (
-            f"{_OF_MICROSOFT}QLinear{name}"
-            for name in ("Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean", "Softmax")
-        ),
-        _QLINEAR_INPUTS,
-    ),
-}
 _DYNAMIC_QUANTIZE = "DynamicQuantizeLinear"  # gives a scale and a zero point
-# what gives numbers of its first input as they are
-_DATA_MOVEMENT = frozenset((
-    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
-    "Unsqueeze",
-))  # fmt: skip
 
 
 class QuantizedOperands:
@@ -130,8 +74,8 @@ class QuantizedOperands:
         self._scales: set[str] = set()
 
     def add(self, op: str, inputs: Sequence[str]) -> None:
-        """Note the inputs of an operator of `QUANTIZED`, by position; "" is an omitted one."""
-        for noted, places in zip((self._numbers, self._scales), QUANTIZED[op], strict=True):
+        """Note the inputs of an operator of `QUANTIZED_OPERATORS`, by position; "" is an omitted one."""
+        for noted, places in zip((self._numbers, self._scales), QUANTIZED_OPERATORS[op], strict=True):
             noted.update(inputs[place] for place in places if place < len(inputs))
 
     def with_roles(self, tensors: list[TensorRecord], operators: Sequence[OperatorRecord]) -> list[TensorRecord]:
@@ -149,7 +93,7 @@ class QuantizedOperands:
     def _follow(self, operators: Sequence[OperatorRecord]) -> None:
         """Note weights that are moved before they are quantised, and scales that are multiplied."""
         for each in reversed(operators):
-            if each.op in _DATA_MOVEMENT and each.inputs and not self._numbers.isdisjoint(each.outputs):
+            if each.op in DATA_MOVEMENT_OPERATORS and each.inputs and not self._numbers.isdisjoint(each.outputs):
                 self._numbers.add(each.inputs[0])
         given: set[str] = set()  # scales that are computed
         for each in operators:
@@ -164,7 +108,7 @@ def dtype_of(number: int) -> str:
     """Returns the dtype name of a `TensorProto.DataType`; "" for undefined, "type N" for unknown numbers."""
     if not number:
         return ""
-    return DTYPES[number][0] if number in DTYPES else f"type {number}"
+    return ONNX_DTYPES[number][0] if number in ONNX_DTYPES else f"type {number}"
 
 
 def is_weight_dtype(number: int) -> bool:
@@ -263,7 +207,7 @@ def is_inline_constant(message: Any) -> bool:
 
 def _values(message: Any, count: int) -> list[Any] | None:
     """The numbers of a small tensor. Not by `onnx.numpy_helper`, which opens the files that a tensor names."""
-    dtype, bits = DTYPES.get(message.data_type, ("", 0))
+    dtype, bits = ONNX_DTYPES.get(message.data_type, ("", 0))
     is_coded = is_small_float(dtype)
     letter = {8: "B", 16: "H"}[bits] if is_coded else _STRUCT_CODES.get(message.data_type)
     if bits < 8:  # two or more stand in one byte
@@ -283,5 +227,5 @@ def _values(message: Any, count: int) -> list[Any] | None:
 
 
 def _bytes_of(shape: tuple[int, ...], dtype: int) -> int | None:
-    bits = DTYPES.get(dtype, ("", 0))[1]
+    bits = ONNX_DTYPES.get(dtype, ("", 0))[1]
     return -(-math.prod(shape) * bits // 8) if bits else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.file_formats.format_tables import TORCH_BITS
 from modulekg_widgets.engine.files.formats.pickle.pickle_contents import MAX_TENSORS, object_class, plain_value
 from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
     IdentityKey,
@@ -22,7 +23,7 @@ from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
 )
 from modulekg_widgets.engine.files.formats.pickle.pickle_opcodes import PickleStream, gc_paused
 from modulekg_widgets.engine.files.formats.pickle.pickled_tensors import dtype_word, sizes_from
-from modulekg_widgets.engine.files.formats.pickle.torch_names import BITS, SAFE_GLOBALS, code_warnings
+from modulekg_widgets.engine.files.formats.pickle.torch_names import SAFE_GLOBALS, code_warnings
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, FileContents, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource, is_safe_path
@@ -202,7 +203,7 @@ def _record(
             changed = changed or part.is_changed
     form = f"{STREAM} that an extension has changed" if changed else STREAM
     is_of_optimizer = any(name.startswith(f"{prefix}state.") for prefix in optimizers)
-    nbytes = -(-math.prod(shape) * BITS[dtype] // 8)
+    nbytes = -(-math.prod(shape) * TORCH_BITS[dtype] // 8)
     role = "buffer" if is_of_optimizer else None
     return TensorRecord(name, shape, dtype, nbytes, role=role, encoded=EncodedValues(form, tuple(parts)))
 

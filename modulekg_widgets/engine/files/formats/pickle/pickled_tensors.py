@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.file_formats.format_tables import TORCH_BITS, TORCH_STORAGES
 from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
     GlobalReference,
     ObjectRecord,
@@ -18,12 +19,10 @@ from modulekg_widgets.engine.files.formats.pickle.pickle_machine import (
     TruncatedText,
 )
 from modulekg_widgets.engine.files.formats.pickle.torch_names import (
-    BITS,
     LEGACY_REBUILD,
     PARAMETER,
     REBUILD,
     SIZE,
-    STORAGES,
 )
 
 MAX_DIMENSIONS = 16
@@ -56,9 +55,9 @@ class PickledTensor(NamedTuple):
 def storage_dtype(kind: PickleValue) -> str:
     """Returns the dtype of a storage class; raises `ValueError` for any other class."""
     name = kind.path.rpartition(".")[2] if isinstance(kind, GlobalReference) else ""
-    if name not in STORAGES:
+    if name not in TORCH_STORAGES:
         raise ValueError(f"a tensor is stored in {printable(class_path(kind)) or 'nothing'}, which torch does not have")
-    return STORAGES[name]
+    return TORCH_STORAGES[name]
 
 
 def class_path(maker: PickleValue) -> str:
@@ -94,7 +93,7 @@ class TensorRebuilder:
         if type(value) is PersistentReference and type(value.key) is tuple and value.key[:1] == ("storage",):
             storage = self._storage(value)
             return PickledTensor(
-                (storage.nbytes * 8 // BITS[storage.dtype],), storage.dtype, storage.nbytes, storage.offset
+                (storage.nbytes * 8 // TORCH_BITS[storage.dtype],), storage.dtype, storage.nbytes, storage.offset
             )
         return None
 
@@ -165,7 +164,7 @@ def _is_changed(metadata: PickleValue) -> bool:
 
 def dtype_word(kind: PickleValue) -> str:
     name = kind.path.removeprefix("torch.") if isinstance(kind, GlobalReference) else ""
-    if name not in BITS:
+    if name not in TORCH_BITS:
         raise ValueError(
             f"a tensor has the type {printable(class_path(kind)) or 'of nothing'}, which torch does not have"
         )
@@ -195,7 +194,7 @@ def _view(storage: StorageRecord, dtype: str, layout: PickleValue, changed: bool
     shape = sizes_from(size)
     if type(strides) is not tuple or len(strides) != len(shape) or any(type(s) is not int or s < 0 for s in strides):
         raise ValueError("a tensor has strides that do not fit its shape")
-    bits = BITS[dtype]
+    bits = TORCH_BITS[dtype]
     elements = math.prod(shape)
     end = start + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if type(start) is not int or start < 0 or (elements and end * bits > storage.nbytes * 8 + 7):

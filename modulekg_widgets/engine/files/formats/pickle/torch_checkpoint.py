@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.file_formats.format_tables import TORCH_BITS
 from modulekg_widgets.engine.files.formats.pickle.pickle_contents import (
     MAX_TENSORS,
     SCRIPT_PREFIX,
@@ -31,7 +32,6 @@ from modulekg_widgets.engine.files.formats.pickle.pickled_tensors import (
     storage_dtype,
 )
 from modulekg_widgets.engine.files.formats.pickle.torch_names import (
-    BITS,
     INLINE_STORAGE,
     SAFE_GLOBALS,
     SCRIPT_TYPES,
@@ -300,7 +300,7 @@ def _inline_storage(made: ObjectRecord, steps: Iterator[int]) -> StorageRecord:
 def _storage_bytes(dtype: str, elements: PickleValue) -> int:
     if type(elements) is not int or not 0 <= elements < 1 << 60:
         raise ValueError("a storage has no number of elements")
-    return elements * max(BITS[dtype], 8) // 8
+    return elements * max(TORCH_BITS[dtype], 8) // 8
 
 
 def _read_pickle(source: FileSource) -> FileContents:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from modulekg_widgets.engine.file_formats.format_tables import PT2_DTYPES, PT2_LAYOUTS, PT2_MEMORY_FORMATS
 from modulekg_widgets.engine.files.graph_building import (
     ATTRIBUTE_COST,
     BODY_COST,
@@ -36,25 +37,6 @@ from modulekg_widgets.engine.files.records import (
 # -------------------- Typed access to the JSON of `torch.export.save`: strings, sizes, dtypes and names, with checks
 
 
-# ScalarType of torch/_export/serde/schema.py → torch's word, and the bytes of an element
-DTYPES = {
-    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
-    7: ("float32", 4), 8: ("float64", 8), 9: ("complex32", 4), 10: ("complex64", 8), 11: ("complex128", 16),
-    12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2), 29: ("float8_e4m3fn", 1), 30: ("float8_e5m2", 1),
-    31: ("float8_e4m3fnuz", 1), 32: ("float8_e5m2fnuz", 1), 33: ("float8_e8m0fnu", 1), 34: ("uint32", 4),
-    35: ("uint64", 8),
-}  # fmt: skip
-# MemoryFormat and Layout of the same file
-MEMORY_FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
-LAYOUTS = {
-    1: "sparse_coo",
-    2: "sparse_csr",
-    3: "sparse_csc",
-    4: "sparse_bsr",
-    5: "sparse_bsc",
-    6: "_mkldnn",
-    7: "strided",
-}
 MAX_DIMENSIONS = 64
 _MAX_SIZE = 1 << 60
 _SYMBOL = re.compile(r"(?:Symbol\('([^'()]{1,100})'[^()]{0,200}\)|Integer\((-?\d{1,20})\))")
@@ -98,12 +80,12 @@ def dtype_of(number: Any) -> str:
     """Returns the dtype name of a number; "" for none, "type N" for unknown ones."""
     if not number:
         return ""
-    return DTYPES[number][0] if number in DTYPES else f"type {as_integer(number)}"
+    return PT2_DTYPES[number][0] if number in PT2_DTYPES else f"type {as_integer(number)}"
 
 
 def itemsize_of(number: Any) -> int:
     """Returns the bytes of an element; 0 if unknown."""
-    return DTYPES.get(number, ("", 0))[1]
+    return PT2_DTYPES.get(number, ("", 0))[1]
 
 
 def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
@@ -332,4 +314,4 @@ def _setting(argument: Mapping[str, Any]) -> PlainValue:
     return None
 
 
-_NUMBERED = {"as_memory_format": MEMORY_FORMATS, "as_layout": LAYOUTS}
+_NUMBERED = {"as_memory_format": PT2_MEMORY_FORMATS, "as_layout": PT2_LAYOUTS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue
@@ -38,6 +38,10 @@ class PlanCandidate:
     attribute_terms: Mapping[Attribute, Term] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
     strict: bool = False  # no attributes but those that the adapters know
+
+    def with_followers(self, followed: Mapping[Attribute, Term]) -> PlanCandidate:
+        """The candidate with further attributes that follow sizes, without a change that says so."""
+        return replace(self, attribute_terms={**self.attribute_terms, **followed})
 
     def attributes(self) -> dict[str, tuple[SizeValue, SizeValue]]:
         """The changes of attributes that dry runs found, by path."""

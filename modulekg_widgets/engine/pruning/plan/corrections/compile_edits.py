@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -142,26 +141,6 @@ class EditCompiler:
             atom for node in self.axes.weight_buffers for at, term in enumerate(self.axes.inference.dims(node))
             if (node, at) not in self._read_only_dims for atom in atoms(term)
         }  # fmt: skip
-
-    def parameters(self, selection: Selection) -> tuple[int, int]:
-        """The number of parameters before and after."""
-        return self._sizes_before_and_after(selection, lambda node: int(node.is_parameter))
-
-    def bytes(self, selection: Selection) -> tuple[int, int]:
-        """The bytes of parameters and buffers before and after."""
-        return self._sizes_before_and_after(
-            selection, lambda node: node.dtype.itemsize if node.is_parameter or node.is_buffer else 0
-        )
-
-    def _sizes_before_and_after(self, selection: Selection, weight: Callable[[DataNode], int]) -> tuple[int, int]:
-        before = after = 0
-        removal = self.removal(selection.keep_masks())
-        for node in dict.fromkeys(self.axes.graph.state.values()):
-            if each := weight(node):
-                count = math.prod(selection.size(term) for term in self.axes.inference.dims(node))
-                count *= not removal.removes_all(node.names)
-                before, after = before + each * node.numel(), after + each * count
-        return before, after
 
 
 def _decomposed_weight_norm(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:

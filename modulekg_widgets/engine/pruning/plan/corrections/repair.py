@@ -10,6 +10,7 @@ unless the user named them.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections import Counter
@@ -39,6 +40,8 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import (
 from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
 from modulekg_widgets.engine.pruning.plan.corrections.correction_cache import CorrectionCache
 from modulekg_widgets.engine.pruning.plan.corrections.corrections import Corrections
+from modulekg_widgets.engine.pruning.plan.corrections.proposals import CorrectionProposals
+from modulekg_widgets.engine.pruning.plan.corrections.size_conflict import SizeConflict
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import (
     DryRunResult,
     Mismatch,
@@ -74,8 +77,9 @@ class Repair:
         self.axes = axes
         self.compiler = compiler
         self.rerun_ranges = RerunRanges(axes.graph)
-        self.corrections = Corrections(axes, self.rerun_near)
-        self.cache = CorrectionCache(axes, self.corrections)
+        self.corrections = Corrections(axes)
+        self.proposals = CorrectionProposals(self.corrections, self.rerun_near)
+        self.cache = CorrectionCache(self.corrections, self.rerun_near)
         self._changing_numbers: set[str] = (
             set()
         )  # numbers that change while the plan is made, as counters: they are no sizes
@@ -122,7 +126,7 @@ class Repair:
         """The verified candidate, if its dry run is known already."""
         wrong = self._unremovable_lists(fixed)
         if wrong:
-            unlike = Mismatch(0, None, (), where="the cut model is not the one whose router cannot choose what goes")
+            unlike = "the cut model is not the one whose router cannot choose what goes"
             return self.verified(self.corrections.with_pinned(candidate, wrong, unlike))
         blind = self._unobservable_axes(fixed)
         if blind:
@@ -248,7 +252,7 @@ class Repair:
                 self._with_unproved_pinned(candidate, {atom: NOT_COMPARABLE for atom in every if atom not in named})
             )
         where = mended.changes[0].source if mended.changes else "the model"
-        unlike = Mismatch(0, None, (), where=f"gives other values than the masked model, {where}")
+        unlike = f"gives other values than the masked model, {where}"
         good: list[Term] = []
         best: tuple[PlanCandidate, DryRunResult] | None = None
         waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
@@ -358,11 +362,12 @@ class Repair:
         if near is not None and self.dry_run(candidate, near).mismatch != mismatch:
             # what is not run again had written into the model, or its result is known by value
             self.rerun_ranges.unreliable.add(mismatch.position)
-        for trial in self._correction_options(candidate, mismatch):
+        conflict = SizeConflict(self.axes, candidate, mismatch)
+        for trial in itertools.chain(self.cache.candidates(conflict), self.proposals.candidates(conflict)):
             close = self.rerun_near(trial, mismatch.position)
             if not _is_further(close, mismatch):
                 continue
-            for option in self._narrowed_options(candidate, mismatch, trial, close):
+            for option in self._narrowed_options(conflict, trial, close):
                 # what ran whole already need not do so again
                 found = close if option is trial and close.is_complete else self.dry_run(option)
                 if _is_further(found, mismatch):
@@ -379,24 +384,19 @@ class Repair:
         )
 
     def _narrowed_options(
-        self, candidate: PlanCandidate, mismatch: Mismatch, trial: PlanCandidate, found: DryRunResult
+        self, conflict: SizeConflict, trial: PlanCandidate, found: DryRunResult
     ) -> Iterator[PlanCandidate]:
         """Variants of a helpful correction: fewest axes and everywhere first, then as it is."""
         fewest = trial
         if trial.changes[-1].kind == PINNED:
-            fewest = self.corrections.fewest_pinned(candidate, mismatch, trial, found)
-        self.cache.add(candidate, fewest, mismatch)
-        everywhere = self.cache.apply_everywhere(fewest, mismatch)
+            fewest = self.proposals.fewest_pinned(conflict, trial, found)
+        self.cache.add(conflict, fewest)
+        everywhere = self.cache.apply_everywhere(conflict, fewest)
         yield everywhere
         if everywhere is not fewest:
             yield fewest
         if fewest is not trial:
             yield trial
-
-    def _correction_options(self, candidate: PlanCandidate, mismatch: Mismatch) -> Iterator[PlanCandidate]:
-        """The corrections to try: cached ones of similar modules first."""
-        yield from self.cache.candidates(candidate, mismatch)
-        yield from self.corrections.candidates(candidate, mismatch)
 
     def changes(self, candidate: PlanCandidate) -> tuple[Change, ...]:
         """The corrections, with the final sizes of size constraints."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -39,7 +39,6 @@ from modulekg_widgets.engine.pruning.plan.dry_run.recorded_calls import (
     sizes_asked_by,
 )
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.sizes.size_terms import operator_resizer
 from modulekg_widgets.engine.residuals.blocks import is_inside
 from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
@@ -214,7 +213,7 @@ class _RunContexts:
         self.entered.enter_context(unled if decisions is None else decisions)
         self.entered.enter_context(calls or nullcontext())
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.entered.close()
 
 
@@ -231,13 +230,6 @@ def _size_dependent(axes: Axes, selection: Selection, scales: list[ScaleChange])
     if all(map(goes_by_a_size, scales)):
         return scales
     return [change for change in scales if change.operator.index not in traced_path(axes).varying_operators]
-
-
-def planned_operators(axes: Axes, selection: Selection) -> list[OperatorNode]:
-    """The recorded operators on values of the planned sizes, for counting."""
-    dims = axes.inference.dims
-    resized = operator_resizer(lambda node: tuple(selection.size(term) for term in dims(node)))
-    return [resized(operator) for operator in axes.graph.operators]
 
 
 def run_with_edits(recorded: Dataflow, edits: Edits) -> Dataflow:
@@ -364,7 +356,9 @@ class _ReplayChecker:
         self.at += not self.diverged
         if self.rerun_range is not None and self.at > self.rerun_range.until:
             raise _Diverged(None)
-        self.matches_trace = self.matches_trace and is_same_call(before, now, self.axes.inference.dims, self.selection)
+        self.matches_trace = self.matches_trace and is_same_call(
+            before, now, self.axes.inference.dims, self.selection.size
+        )
         self.scales += [ScaleChange(before, old, new) for old, new in scalar_pairs(before, now) if old != new]
         if has_default_scale(before):
             old, new = (OperatorCall(call)["query"].shape[-1] for call in (before, now))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.proof.control_flow import Decisions, OperatorLimit, ReplayDecision, traced_path
-from modulekg_widgets.engine.axes.proof.dtype_mode import ForceDtype, State, cast, is_constant, rescaled
+from modulekg_widgets.engine.axes.proof.double_precision import ForceDtype, State, cast, is_constant, rescaled
 from modulekg_widgets.engine.axes.proof.list_proof import RouterOffsets, router_weights
 from modulekg_widgets.engine.axes.proof.verify import MIN_EFFECT, as_floats, max_difference, max_magnitude
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
@@ -34,23 +34,22 @@ from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, DecomposedLayers, WholeRecurrentLayers
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
+from modulekg_widgets.engine.torch_runtime.modules import set_mode
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
 from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors, with_leaves, with_tensors
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, seeded_generator
-from modulekg_widgets.engine.torch_runtime.state import set_mode
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.execution import run_operator
 from modulekg_widgets.engine.tracing.trace import REAL, call_model
 from modulekg_widgets.engine.tracing.unregistered_tensors import UnregisteredTensors, named_registered_tensors
 
 Tensor = torch.Tensor
-ContextFactory = Callable[[Walk], AbstractContextManager[Any]]
+ContextFactory = Callable[[Walk], AbstractContextManager[object]]
 RemainingPositions = dict[int, Tensor]  # dimension → the positions that stay
 log = logging.getLogger("modulekg_widgets")
 SEED = 0
-SINGLE_PRECISION_TOLERANCE = (
-    1e-5  # relative, in float32 with the model's own weights: more may be rounding, and float64 tells
-)
+# relative, in float32 with the model's own weights: more may be rounding, and float64 tells
+SINGLE_PRECISION_TOLERANCE = 1e-5
 DOUBLE_PRECISION_TOLERANCE = 1e-9  # relative, in float64 with weights that hide nothing
 
 
@@ -295,7 +294,7 @@ class MaskedReplay:
                 self.decisions[node] = [self.output(node).clone()]
         self._free_inputs(operator)
 
-    def _run(self, operator: OperatorNode, call: OperatorNode) -> Any:
+    def _run(self, operator: OperatorNode, call: OperatorNode) -> object:
         """The results of an operator; decisions are those of the traced input."""
         known = self.way.at_operators.get(operator.index)
         if known is None:
@@ -348,7 +347,7 @@ class MaskedReplay:
 
     # ----------------------------------------------------------- statistics
 
-    def _run_compact(self, operator: OperatorNode) -> Any:
+    def _run_compact(self, operator: OperatorNode) -> object:
         """The full-size results of an operator that ran on the remaining positions."""
         args = _with_compact_sizes(operator, self)
         found = run_operator(args, lambda node: self._compact(node, self._value(node)), self._device)
@@ -418,7 +417,7 @@ def _calls_with_new_scales(scales: Sequence[ScaleChange]) -> dict[int, OperatorN
     return found
 
 
-def _replaced_scalar(argument: Any, number: Any, before: float, after: float) -> Any:
+def _replaced_scalar(argument: object, number: object, before: float, after: float) -> object:
     if scalar_value(number) != before:
         return argument
     if type(argument) is int and after.is_integer():
@@ -427,7 +426,7 @@ def _replaced_scalar(argument: Any, number: Any, before: float, after: float) ->
     return after if tensor is None else tensor.new_tensor(after).reshape(tensor.shape)
 
 
-def _with_arguments(operator: OperatorNode, args: Sequence[Any], kwargs: dict[str, Any]) -> OperatorNode:
+def _with_arguments(operator: OperatorNode, args: Sequence[object], kwargs: dict[str, object]) -> OperatorNode:
     return OperatorNode(
         operator.graph, operator.index, operator.overload, tuple(args), kwargs, operator.inputs, operator.module,
         operator.source, operator.outputs, operator.result,
@@ -438,7 +437,7 @@ def _with_arguments(operator: OperatorNode, args: Sequence[Any], kwargs: dict[st
 # Check of removed experts: the cut model equals the whole one with these experts masked in the router.
 
 
-SINGLE_PRECISION_TOLERANCE = 1e-4  # relative, where an operator of the model knows no float64
+ROUTER_TOLERANCE = 1e-4  # relative, in float32, where an operator of the model knows no float64
 SEEDS = (0, 1)  # of weights: a router that has others leads to other elements
 
 
@@ -447,7 +446,7 @@ def matches_masked_router(axes: Axes, keeps: KeepMasks, edits: Edits) -> bool:
 
     `edits` are of these axes alone. Where the model cannot be run so, it is not known, and no.
     """
-    for dtype, limit in ((torch.float64, DOUBLE_PRECISION_TOLERANCE), (torch.float32, SINGLE_PRECISION_TOLERANCE)):
+    for dtype, limit in ((torch.float64, DOUBLE_PRECISION_TOLERANCE), (torch.float32, ROUTER_TOLERANCE)):
         try:
             return all(_matches_masked_router(axes, keeps, edits, dtype, seed, limit) for seed in SEEDS)
         except ModuleKGError:

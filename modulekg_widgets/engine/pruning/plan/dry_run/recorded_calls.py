@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -14,7 +13,6 @@ from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, fl
 from modulekg_widgets.engine.axes.terms.term_positions import subterms
 from modulekg_widgets.engine.operators.arguments import OperatorCall, number_arguments
 from modulekg_widgets.engine.operators.traits import traits_named, traits_of
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.torch_runtime.private import disable_current_modes, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode, OperatorNode
@@ -28,9 +26,15 @@ class FailedCall(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.name = ""
-        self.arguments: tuple[Any, ...] = ()
+        self.arguments: tuple[object, ...] = ()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         try:
             return func(*args, **(kwargs or {}))
         except Exception:
@@ -38,7 +42,9 @@ class FailedCall(TorchFunctionMode):
             raise
 
 
-def sizes_asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> list[tuple[DataNode, list[int | None]]]:
+def sizes_asked_by(
+    name: str, sizes: Iterable[object], results: list[DataNode], dim: int
+) -> list[tuple[DataNode, list[int | None]]]:
     """The sizes that a view or a split requests, by dimension of each result; None where they are open."""
     given = [size for size in flatten(sizes) if isinstance(size, int)]
     dims, traits = results[0].dim(), traits_named(f"aten::{name}")
@@ -55,7 +61,7 @@ def sizes_asked_by(name: str, sizes: Any, results: list[DataNode], dim: int) -> 
     return []
 
 
-def flatten(value: Any) -> Iterator[Any]:
+def flatten(value: Iterable[object]) -> Iterator[object]:
     """The values of nested tuples and lists."""
     for part in value:
         if isinstance(part, tuple | list):
@@ -69,6 +75,7 @@ def flatten(value: Any) -> Iterator[Any]:
 
 MAX_BLOCKS = 64  # of equal size in one dimension, that code would take one by one
 Pairs = set[tuple[int, int]]  # sizes before and after
+SizeOf = Callable[[Term], int]  # the planned size of a dimension
 
 
 def is_same_call_site(before: OperatorNode, now: OperatorNode) -> bool:
@@ -80,7 +87,7 @@ def is_same_call_site(before: OperatorNode, now: OperatorNode) -> bool:
 
 
 def is_same_call(
-    before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], selection: Selection
+    before: OperatorNode, now: OperatorNode, dims: Callable[[DataNode], list[Term]], size_of: SizeOf
 ) -> bool:
     """True if `now` is the recorded call, with integers unchanged or of planned sizes.
 
@@ -98,19 +105,19 @@ def is_same_call(
         elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
             return False
     terms = (term for node in (*before.inputs, *result_nodes(before)) for term in dims(node))
-    return not changed or _are_planned(changed, list(terms), selection)
+    return not changed or _are_planned(changed, list(terms), size_of)
 
 
-def _are_planned(changed: Pairs, terms: list[Term], selection: Selection) -> bool:
+def _are_planned(changed: Pairs, terms: list[Term], size_of: SizeOf) -> bool:
     """True if all changes are those of a size, or of the end of a part of a dimension."""
-    sizes = {(part.size, selection.size(part)) for term in terms for part in subterms(term)}
-    return changed <= sizes or changed <= sizes.union(*(_part_ends(find(term), selection) for term in terms))
+    sizes = {(part.size, size_of(part)) for term in terms for part in subterms(term)}
+    return changed <= sizes or changed <= sizes.union(*(_part_ends(find(term), size_of) for term in terms))
 
 
-def _part_ends(term: Term, selection: Selection) -> Pairs:
+def _part_ends(term: Term, size_of: SizeOf) -> Pairs:
     """The ends of the parts of a dimension that a slice may request."""
     parts = [] if term.kind == ATOM else flattened_parts(term)
-    before, after = [part.size for part in parts], [selection.size(part) for part in parts]
+    before, after = [part.size for part in parts], [size_of(part) for part in parts]
     if term.kind == SUM:
         return set(zip(accumulate(before), accumulate(after), strict=True))
     found: Pairs = set()
@@ -127,12 +134,12 @@ def result_nodes(operator: OperatorNode) -> list[DataNode]:
     return [node for _, node in leaves(operator.result, DataNode)]
 
 
-def _argument_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[Any, Any]]:
+def _argument_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[object, object]]:
     """The arguments of two calls in pairs."""
     yield from zip(flatten(arguments_without_sizes(before)), flatten(arguments_without_sizes(now)), strict=False)
 
 
-def arguments_without_sizes(operator: OperatorNode) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def arguments_without_sizes(operator: OperatorNode) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """The arguments and keywords, with integers that are no sizes as floats.
 
     What makes a tensor of nothing, as `arange`, takes sizes everywhere.
@@ -157,7 +164,7 @@ def scalar_pairs(before: OperatorNode, now: OperatorNode) -> Iterator[tuple[floa
             yield first, second
 
 
-def scalar_value(argument: Any) -> float | None:
+def scalar_value(argument: object) -> float | None:
     """A float argument, or the value of a constant tensor of one element; else None."""
     if isinstance(argument, float):
         return argument

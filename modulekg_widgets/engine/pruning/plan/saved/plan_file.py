@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def parse_plan(content: bytes, call: str) -> PruningPlan:
 class _PlanReader:
     """Parses the document of a plan; anything that `save_plan` would not write is an error."""
 
-    def __init__(self, document: Any) -> None:
+    def __init__(self, document: object) -> None:
         self.document = _mapping(document, "the document")
         known, version = self.document.get("format"), self.document.get("version")
         if known != FORMAT:
@@ -125,19 +125,19 @@ class _PlanReader:
             matmul_flops=self._pair("matmul_flops") if "matmul_flops" in self.document else None,
         )  # fmt: skip
 
-    def _get(self, name: str) -> Any:
+    def _get(self, name: str) -> object:
         if name not in self.document:
             raise PlanFileError(f"it has no {name!r}")
         return self.document[name]
 
-    def _each(self, name: str, read: Callable[[Any], T]) -> list[T]:
+    def _each(self, name: str, read: Callable[[object], T]) -> list[T]:
         return [read(value) for value in _list(self._get(name), name)]
 
     def _pair(self, name: str) -> tuple[int, int]:
         before, after = _sizes(_list(self._get(name), name, 2), name, 0, MAX_NUMBER)
         return before, after
 
-    def _tensor(self, value: Any) -> TensorEdit:
+    def _tensor(self, value: object) -> TensorEdit:
         entry = _mapping(value, "tensors")
         names = tuple(_text(name, "a name") for name in _list(entry.get("names"), "names"))
         shape = tuple(_sizes(_list(entry.get("shape"), "shape")[: MAX_DIMENSIONS + 1], "shape"))
@@ -164,14 +164,14 @@ class _PlanReader:
         gain, values = _gain_of(entry.get("gain_of")), self._values(entry.get("values"))
         return TensorEdit(names, shape, kept, frozenset(produced), gain, values, frozenset(by_gain))
 
-    def _values(self, number: Any) -> Ints | None:
+    def _values(self, number: object) -> Ints | None:
         """The remaining indices of an index buffer."""
         if number is not None and (not _is_size(number) or number >= len(self.positions)):
             raise PlanFileError(f"a buffer of indices has no positions {_describe(number)}")
         return None if number is None else self.positions[number]
 
 
-def _gain_of(value: Any) -> tuple[str, int] | None:
+def _gain_of(value: object) -> tuple[str, int] | None:
     if value is None:
         return None
     name, dim = _list(value, "gain_of", 2)
@@ -195,7 +195,7 @@ def _check_gains(tensors: list[TensorEdit]) -> None:
                 raise PlanFileError(f"{printable(edit.names[0])} has not one entry for each norm of {printable(name)}")
 
 
-def _parse_axis_cut(value: Any) -> AxisCut:
+def _parse_axis_cut(value: object) -> AxisCut:
     entry = _mapping(value, "axes")
     dropped = _ascending(entry.get("dropped"), "dropped").tolist()
     (size,) = _sizes([entry.get("size")], "size")
@@ -205,13 +205,13 @@ def _parse_axis_cut(value: Any) -> AxisCut:
     return AxisCut(_text(entry.get("name"), "an axis's name"), size, tuple(dropped), members)
 
 
-def _parse_change(value: Any) -> Change:
+def _parse_change(value: object) -> Change:
     entry = _mapping(value, "changes")
     kind, what, source = (_text(entry.get(name), name) for name in ("kind", "what", "source"))
     return Change(kind, what, source)
 
 
-def _attribute_change(name: str, pair: Any) -> tuple[SizeValue, SizeValue]:
+def _attribute_change(name: str, pair: object) -> tuple[SizeValue, SizeValue]:
     """The old and new value of an attribute: sizes of one kind and number."""
     _text(name, "an attribute's name")
     before, after = (_size_value(value, name) for value in _list(pair, name, 2))
@@ -223,7 +223,7 @@ def _attribute_change(name: str, pair: Any) -> tuple[SizeValue, SizeValue]:
     return before, after
 
 
-def _size_value(value: Any, name: str) -> SizeValue:
+def _size_value(value: object, name: str) -> SizeValue:
     """A size or several; open sizes are -1, as in a view."""
     if isinstance(value, dict):
         return tuple(_sizes(_list(value.get("tuple"), name), name, -MAX_SIZE))
@@ -231,13 +231,13 @@ def _size_value(value: Any, name: str) -> SizeValue:
     return found if isinstance(value, list) else found[0]
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+def _mapping(value: object, name: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise PlanFileError(f"{name} is {_describe(value)}, not an object")
     return value
 
 
-def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
+def _list(value: object, name: str, length: int | None = None) -> list[object]:
     if not isinstance(value, list) or length not in (None, len(value)):
         raise PlanFileError(
             f"{printable(name)} is {_describe(value)}, not a list" + (f" of {length}" if length else "")
@@ -245,25 +245,26 @@ def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
     return value
 
 
-def _text(value: Any, name: str) -> str:
+def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
         raise PlanFileError(f"{name} is {_describe(value)}, not text of at most {MAX_TEXT_LENGTH:,} letters")
     return value
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= MAX_SIZE
 
 
-def _sizes(found: Iterable[Any], name: str, least: int = 0, most: int = MAX_SIZE) -> list[int]:
-    every = list(found)
-    for each in every:
+def _sizes(found: Iterable[object], name: str, least: int = 0, most: int = MAX_SIZE) -> list[int]:
+    every: list[int] = []
+    for each in found:
         if type(each) is not int or not least <= each <= most:
             raise PlanFileError(f"{printable(name)} has {_describe(each)}, not a size")
+        every.append(each)
     return every
 
 
-def _ascending(value: Any, name: str) -> Ints:
+def _ascending(value: object, name: str) -> Ints:
     found = _list(value, name)
     if not all(map(_is_size, found)):
         raise PlanFileError(f"{name} are not whole numbers")
@@ -273,7 +274,7 @@ def _ascending(value: Any, name: str) -> Ints:
     return positions
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     """A value for a message, shortened before it is formatted."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -308,10 +309,10 @@ class PlanFolder:
         """The path of a name, as the user's own code may write it."""
         return os.fspath(name) if self._folder is None else os.path.join(self._folder, name)
 
-    def checked_name(self, name: Any) -> str:
+    def checked_name(self, name: object) -> str:
         """The name, after a check of the name alone."""
         self._path_parts(name)
-        return name
+        return str(name)
 
     def save(self, plan: PruningPlan, name: str) -> None:
         """Write a plan; only an existing plan is replaced."""
@@ -337,7 +338,7 @@ class PlanFolder:
                 f"{printable(name)} cannot be read as a plan: choose another name; mk.load_plan in Python says more"
             ) from None
 
-    def _path_parts(self, name: Any) -> tuple[str, ...]:
+    def _path_parts(self, name: object) -> tuple[str, ...]:
         """The folders and the file name, in order."""
         if not isinstance(name, str) or not name.strip():
             raise _WrongNameError("a plan needs the name of a file, as plan.modulekg.json")

@@ -36,7 +36,7 @@ def plan_bytes(plan: Any) -> bytes:
     return json.dumps(_document(plan), separators=(",", ":")).encode("ascii")
 
 
-def _document(plan: Any) -> dict[str, Any]:
+def _document(plan: Any) -> dict[str, object]:
     positions: dict[tuple[int, ...], int] = {}  # many tensors keep the same positions, which are written once
 
     def number_of(kept: Ints) -> int:
@@ -74,14 +74,14 @@ def _document(plan: Any) -> dict[str, Any]:
     }
 
 
-def _json_size(value: SizeValue) -> Any:
+def _json_size(value: SizeValue) -> object:
     """Sizes as JSON values."""
     if isinstance(value, tuple):
         return {"tuple": _json_size(list(value))}
     return list(map(operator.index, value)) if isinstance(value, list) else operator.index(value)
 
 
-def checked_path(path: Any) -> Path:
+def checked_path(path: object) -> Path:
     """The path of a file, given as text or path; raises `PlanFileError` for anything else."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise PlanFileError(f"a plan is named by the path of a file, got a {printable(type(path).__name__)}")

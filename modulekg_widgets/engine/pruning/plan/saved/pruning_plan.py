@@ -9,9 +9,9 @@ not be verified. Pairs such as `params` are (before, after). The repr is Python 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +22,18 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
 from modulekg_widgets.engine.pruning.plan.saved.plan_writing import plan_bytes, save_plan
+from modulekg_widgets.engine.safe_files import PATHLIKE
+
+if TYPE_CHECKING:
+    from modulekg_widgets.engine.profiling.timing import Call, TimedModel
+    from modulekg_widgets.engine.pruning.cut.receipt import Receipt
+    from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
+    from modulekg_widgets.engine.pruning.saving.origin import SavedCut
+    from modulekg_widgets.engine.pruning.saving.save import SavedModel
+    from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
 MAX_ROWS = 40
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ class PruningPlan:
     notes: tuple[str, ...] = field(default=(), compare=False)  # what could not be verified or met, as sentences
     bytes: tuple[int, int] | None = None  # None where the plan is from a file that has none
     blocks: tuple[str, ...] = ()  # the paths of whole blocks that go
-    traced: Any = field(default=None, repr=False, compare=False)  # how the model was called; None when read from a file
+    traced: TracedCall | None = field(default=None, repr=False, compare=False)  # None when read from a file
     latency: tuple[float, float] | None = field(default=None, compare=False)  # milliseconds, where they were asked for
     matmul_flops: tuple[int, int] | None = None  # those of `flops` in products and convolutions; None as for `bytes`
 
@@ -104,7 +114,7 @@ class PruningPlan:
         compensate: bool = False,
         copies: Sequence[Any] = (),
         undo: bool = True,
-    ) -> Any:
+    ) -> Receipt:
         """Cut `model` in place, wholly or not at all.
 
         Parameters
@@ -174,7 +184,7 @@ class PruningPlan:
         receipt.plan = self
         return receipt
 
-    def timed(self, model: nn.Module, call: Any, run: Any) -> Any:
+    def timed(self, model: nn.Module, call: Call, run: Callable[[TimedModel], T]) -> T:
         """Run a timing function on a cut copy of the model: see `graph.profile(plan=…)`.
 
         Parameters
@@ -195,7 +205,7 @@ class PruningPlan:
 
         return time_cut_copy(model, self.edits, call, run)
 
-    def flow(self, graph: Any) -> Any:
+    def flow(self, graph: Dataflow) -> Dataflow:
         """The traced pass in the sizes of the cut model.
 
         Parameters
@@ -230,7 +240,7 @@ class PruningPlan:
                 found.setdefault((name, int(dim) if dim.isdecimal() else 0), []).append(axis.name)
         return {place: " × ".join(names) for place, names in found.items()}
 
-    def mask(self, model: nn.Module) -> Any:
+    def mask(self, model: nn.Module) -> Receipt:
         """Set the removed indices to zero where they are produced; sizes stay.
 
         Parameters
@@ -287,7 +297,7 @@ class PruningPlan:
                 found.update(dict.fromkeys(edit.names, _mask(edit)))
         return found
 
-    def save_pretrained(self, model: nn.Module, folder: Any) -> Any:
+    def save_pretrained(self, model: nn.Module, folder: PATHLIKE) -> SavedModel:
         """Save the cut model as safetensors and JSON; `mk.load_pretrained` reads it in another process.
 
         Parameters
@@ -313,13 +323,13 @@ class PruningPlan:
         return save(model, folder, [self.saved_cut])
 
     @property
-    def saved_cut(self) -> Any:
+    def saved_cut(self) -> SavedCut:
         """The cut as a model folder stores it."""
         from modulekg_widgets.engine.pruning.saving.origin import SavedCut
 
         return SavedCut(self.edits, self.cut, plan_bytes(self))
 
-    def save(self, path: Any) -> None:
+    def save(self, path: PATHLIKE) -> None:
         """Write the plan as JSON; `mk.load_plan` reads it.
 
         Parameters

@@ -12,7 +12,6 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -23,7 +22,7 @@ from modulekg_widgets.engine.axes.inference.layers import Layer, Layers
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.index_semantics import EXPERT_GROUPS, EXPERTS
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, closest_match_hint, printable
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, Proportions
+from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Proportions
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
 EXPERT = "expert"
@@ -34,9 +33,19 @@ OUTER_ROLES = {*WHOLE_ROLES, "group", EXPERT_GROUPS}
 
 
 class AxisChoice:
-    """The axes that a plan may cut; without a granularity whole heads and groups are removed."""
+    """The axes that a plan may cut; without a granularity whole heads and groups are removed.
 
-    def __init__(self, axes: Axes, granularity: str | None, only: Any, keep: Any) -> None:
+    `traced_axes`: those of the pass that was traced, where the plan is made on another one.
+    """
+
+    def __init__(
+        self,
+        axes: Axes,
+        granularity: str | None,
+        only: object = None,
+        keep: object = None,
+        traced_axes: Axes | None = None,
+    ) -> None:
         if granularity is not None and not (isinstance(granularity, str) and granularity in GRANULARITIES):
             raise UnknownNameError(
                 f"granularity={printable(str(granularity))!r}: {closest_match_hint(str(granularity), GRANULARITIES)}"
@@ -47,6 +56,7 @@ class AxisChoice:
                 "graph.axes why the one of the router is frozen"
             )
         self.axes = axes
+        self.traced_axes = axes if traced_axes is None else traced_axes
         self.layers = list(Layers(axes.inference, buffers=True))
         self.read_only = read_only_dims(axes, self.layers)
         self.granularity = granularity
@@ -57,11 +67,29 @@ class AxisChoice:
 
     # --------------------------------------------------------------- names
 
-    def resolve(self, what: Any) -> list[Axis]:
+    def resolve(self, what: object) -> list[Axis]:
         """The axes for a name, module or class, or a list of these."""
         return list(dict.fromkeys(axis for entry in _as_entries(what) for axis in self._axes_of_entry(entry)))
 
-    def _axes_removing(self, keep: Any) -> Iterator[Axis]:
+    def axes_of(self, key: object) -> list[Axis]:
+        """The axes for a key of a mapping: what `resolve` takes, or a parameter with a dimension."""
+        if isinstance(key, str) and key in self.traced_axes and key not in self.axes:
+            member = self.traced_axes[key].members[0]  # another pass may have given it another name
+            return list(self.axes[member.name, member.dim].axes)
+        if isinstance(key, tuple) and len(key) == 2:
+            return list(self.axes[key].axes)
+        return self.resolve(key)
+
+    def free_axes_of(self, key: object) -> list[Axis]:
+        """The free axes for a key of `per_axis`, of which no two multiply."""
+        found = self.axes_of(key)
+        free = [axis for axis in found if axis.frozen is None]
+        if not free:
+            why = f"{printable(found[0].name)} is frozen, {found[0].frozen}" if found else "it has none"
+            raise CutError(f"per_axis: no axis of {printable(str(key))!r} can be cut: {why}")
+        return free if len(free) == 1 else AxisChoice(self.axes, self.granularity, free).independent()
+
+    def _axes_removing(self, keep: object) -> Iterator[Axis]:
         """The axes whose indices would remove modules that are to be kept, as elements of lists."""
         paths = [path for entry in _as_entries(keep) if not isinstance(entry, Axis) for path in self._paths(entry)]
         for axis in self.axes:
@@ -69,7 +97,7 @@ class AxisChoice:
                 if any(path == each.path or each.split(path) is not None for path in paths):
                     yield axis
 
-    def _axes_only_of(self, what: Any) -> set[Axis]:
+    def _axes_only_of(self, what: object) -> set[Axis]:
         """The axes that only these layers produce."""
         entries = _as_entries(what)
         chosen = {entry: set(self._axes_of_entry(entry)) for entry in entries}
@@ -81,11 +109,11 @@ class AxisChoice:
                    if fnmatchcase(axis.name, entry)}  # fmt: skip
         return {axis for entry, own in chosen.items() for axis in own if entry not in modules or axis not in shared}
 
-    def _paths(self, entry: Any) -> list[str]:
+    def _paths(self, entry: object) -> list[str]:
         """The module paths of an entry; none for the name of an axis or a parameter."""
         return matching_paths(self.axes.graph, entry)
 
-    def _axes_of_entry(self, entry: Any) -> Iterable[Axis]:
+    def _axes_of_entry(self, entry: object) -> Iterable[Axis]:
         axes, graph = self.axes, self.axes.graph
         if isinstance(entry, Axis):
             return self._corresponding_axes(entry)
@@ -292,7 +320,7 @@ def _cut_indices(axes: Axes, cut: Cut) -> dict[Term, list[int]]:
     return {term: np.flatnonzero(~keep).tolist() for term, keep in keeps.items()}
 
 
-def matching_paths(graph: Dataflow, entry: Any) -> list[str]:
+def matching_paths(graph: Dataflow, entry: object) -> list[str]:
     """The module paths that match an entry of `only` or `keep`."""
     if isinstance(entry, str):
         return [path for path in graph.modules if path == entry or fnmatchcase(path, entry)]
@@ -300,20 +328,19 @@ def matching_paths(graph: Dataflow, entry: Any) -> list[str]:
     return [path for path, node in graph.modules.items() if node.module is entry or isinstance(node.module, cls)]
 
 
-def protected_names(graph: Dataflow, keep: Any) -> list[str]:
+def protected_names(graph: Dataflow, keep: object) -> list[str]:
     """The module paths and parameter names that `keep` protects."""
     entries = [entry for entry in _as_entries(() if keep is None else keep) if not isinstance(entry, Axis)]
     named = [name for entry in entries if isinstance(entry, str) for name in graph.state if fnmatchcase(name, entry)]
     return [*(path for entry in entries for path in matching_paths(graph, entry)), *named]
 
 
-def _as_entries(what: Any) -> list[Any]:
+def _as_entries(what: object) -> list[object]:
     if isinstance(what, str | nn.Module | type | Axis):
         return [what]
-    try:
-        return list(what)
-    except TypeError:
-        raise UnknownAxisError(f"axes are named by text, modules or classes, got {printable(repr(what))}") from None
+    if not isinstance(what, Iterable):
+        raise UnknownAxisError(f"axes are named by text, modules or classes, got {printable(repr(what))}")
+    return list(what)
 
 
 def _is_below(name: str, path: str) -> bool:

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.pruning.plan.selection.limits import DEFAULT_FLOOR, DEFAULT_TARGET_FLOOR, Limits
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, GroupArrays, Proportions
+from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Ints, Proportions
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 Scores = Mapping[Term, NDArray[np.float64]]
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LOCAL = "local"
 MAX_AXIS_FACTOR = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
@@ -167,6 +166,48 @@ class Counts:
         going = np.flatnonzero((rank >= forced[owner]) & (rank < able[owner]))
         left = max(0, math.floor(len(rank) * ratio + 1e-9) - int(forced.sum()))
         return sizes - forced - np.bincount(owner[going[:left]], minlength=len(group))
+
+
+class GroupArrays:
+    """Proportions as arrays over the positions of some axes."""
+
+    def __init__(self, proportions: Proportions, terms: Sequence[Term]) -> None:
+        numbers: dict[int, int] = {}
+        self._group: Ints = np.empty(len(terms), dtype=np.int64)
+        self._units: Ints = np.ones(len(terms), dtype=np.int64)
+        for at, term in enumerate(terms):
+            group = proportions.by_term.get(term)
+            self._group[at] = numbers.setdefault(id(term if group is None else group), len(numbers))
+            self._units[at] = 1 if group is None else group.unit(term)
+        self._has_groups = len(numbers) < len(terms)
+        self._total = np.bincount(self._group, self._units, minlength=len(numbers))
+
+    @property
+    def groups(self) -> list[Ints]:
+        """The positions of each group; single axes are groups of one."""
+        count = len(self._total)
+        return [np.flatnonzero(self._group == number) for number in range(count)]
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean over its group, for every axis."""
+        if not self._has_groups:
+            return values
+        return (np.bincount(self._group, values) / np.bincount(self._group))[self._group]
+
+    def round_up(self, stay: Ints) -> Ints:
+        """The counts rounded up to whole units of each group."""
+        if not self._has_groups:
+            return stay
+        found = np.ceil(np.bincount(self._group, stay, len(self._total)) / self._total - 1e-9)
+        return found.astype(np.int64)[self._group] * self._units
+
+    def at_least(self, stay: Ints) -> Ints:
+        """The smallest group-wise counts that are at least these."""
+        if not self._has_groups:
+            return stay
+        most = np.zeros(len(self._total), dtype=np.int64)
+        np.maximum.at(most, self._group, -(-stay // self._units))
+        return most[self._group] * self._units
 
 
 def _weak_count(scores: Floats) -> int:

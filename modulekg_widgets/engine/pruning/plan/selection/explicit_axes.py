@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice, indices_dropped_by_cuts
 from modulekg_widgets.engine.pruning.plan.selection.counts import removed_count
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import UniformLayers
-from modulekg_widgets.engine.pruning.plan.selection.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.request import PerAxis, Request
 from modulekg_widgets.engine.pruning.plan.selection.selection import Ints
+
+Wanted = float | Iterable[int]  # a ratio, or the indices that go
 
 
 class ExplicitAxis(NamedTuple):
@@ -25,50 +27,22 @@ class ExplicitAxis(NamedTuple):
     drop_first: Ints
 
 
-class AxisLookup:
-    """Finds the axes for keys of a request, in the traced pass and in that of the plan."""
-
-    def __init__(self, traced_axes: Axes, choice: AxisChoice) -> None:
-        self.traced_axes = traced_axes
-        self.axes = choice.axes
-        self.choice = choice
-
-    def axes_of(self, name: Any) -> list[Axis]:
-        """The axes for a key of a mapping."""
-        is_place = isinstance(name, tuple) and len(name) == 2
-        if isinstance(name, str) and name in self.traced_axes and name not in self.axes:
-            member = self.traced_axes[name].members[0]  # another pass may have given it another name
-            is_place, name = True, (member.name, member.dim)
-        return list(self.axes[name].axes) if is_place else self.choice.resolve(name)
-
-    def free_axes_of(self, name: Any) -> list[Axis]:
-        """The free axes for a key of `per_axis`."""
-        found = self.axes_of(name)
-        free = [axis for axis in found if axis.frozen is None]
-        if not free:
-            why = f"{printable(found[0].name)} is frozen, {found[0].frozen}" if found else "it has none"
-            raise CutError(f"per_axis: no axis of {printable(str(name))!r} can be cut: {why}")
-        if len(free) == 1:
-            return free
-        return AxisChoice(self.axes, self.choice.granularity, free, None).independent()
-
-
-def explicit_axes(request: Request, named: AxisLookup) -> dict[Term, ExplicitAxis]:
+def explicit_axes(request: Request, choice: AxisChoice) -> dict[Term, ExplicitAxis]:
     """The explicit axes of `cuts` and `per_axis`; raises `CutError` for contradictions."""
     found: dict[Term, ExplicitAxis] = {}
-    for term, indices in indices_dropped_by_cuts(named.axes, request.cuts or ()).items():
-        found[term] = ExplicitAxis(_remaining_count(named.axes.of(term), len(indices)), np.asarray(indices))
-    for axis, (key, wanted) in _entries_by_axis(request.per_axis or {}, named).items():
+    for term, indices in indices_dropped_by_cuts(choice.axes, request.cuts or ()).items():
+        found[term] = ExplicitAxis(_remaining_count(choice.axes.of(term), len(indices)), np.asarray(indices))
+    for axis, (key, wanted) in _entries_by_axis(request.per_axis or {}, choice).items():
         own = _explicit_axis(axis, key, wanted)
         found[axis.term] = own if axis.term not in found else _merge(axis, found[axis.term], own)
-    _check_protected(found, request, named)
+    _check_protected(found, request, choice)
     return found
 
 
-def _entries_by_axis(per_axis: Mapping[Any, Any], named: AxisLookup) -> dict[Axis, tuple[Any, Any]]:
+def _entries_by_axis(per_axis: PerAxis, choice: AxisChoice) -> dict[Axis, tuple[object, Wanted]]:
     """The entry of `per_axis` for each axis; of several, the one that names the fewest axes."""
-    entries = [(key, wanted, named.free_axes_of(key)) for key, wanted in per_axis.items()]
-    found: dict[Axis, tuple[Any, Any, int]] = {}
+    entries = [(key, wanted, choice.free_axes_of(key)) for key, wanted in per_axis.items()]
+    found: dict[Axis, tuple[object, Wanted, int]] = {}
     for key, wanted, axes in sorted(entries, key=lambda entry: -len(entry[2])):
         for axis in axes:
             other = found.get(axis)
@@ -81,12 +55,12 @@ def _entries_by_axis(per_axis: Mapping[Any, Any], named: AxisLookup) -> dict[Axi
     return {axis: (key, wanted) for axis, (key, wanted, _) in found.items()}
 
 
-def _is_same_request(axis: Axis, one: Any, other: Any) -> bool:
+def _is_same_request(axis: Axis, one: Wanted, other: Wanted) -> bool:
     first, second = (_explicit_axis(axis, axis.name, wanted) for wanted in (one, other))
     return first.remaining == second.remaining and np.array_equal(first.drop_first, second.drop_first)
 
 
-def _explicit_axis(axis: Axis, key: Any, wanted: Any) -> ExplicitAxis:
+def _explicit_axis(axis: Axis, key: object, wanted: Wanted) -> ExplicitAxis:
     """The explicit count or indices of one entry of `per_axis`."""
     if isinstance(wanted, float | int):
         if not 0 <= wanted < 1:
@@ -107,12 +81,12 @@ def _merge(axis: Axis, cut: ExplicitAxis, own: ExplicitAxis) -> ExplicitAxis:
     return ExplicitAxis(_remaining_count(axis, len(drop)), drop)
 
 
-def _check_protected(explicit: Mapping[Term, ExplicitAxis], request: Request, named: AxisLookup) -> None:
+def _check_protected(explicit: Mapping[Term, ExplicitAxis], request: Request, choice: AxisChoice) -> None:
     """Raise `CutError` if indices of a protected axis are to be removed."""
     if request.keep is None and request.only is None:
         return
-    spared = [named.axes.of(term) for term, own in explicit.items() if own.remaining < term.size]
-    spared = [axis for axis in spared if axis not in named.choice.allowed_axes]
+    spared = [choice.axes.of(term) for term, own in explicit.items() if own.remaining < term.size]
+    spared = [axis for axis in spared if axis not in choice.allowed_axes]
     if spared:
         names = ", ".join(printable(axis.name) for axis in spared[:3]) + (", …" if len(spared) > 3 else "")
         options = " and ".join(f"{name}=…" for name in ("only", "keep") if getattr(request, name) is not None)

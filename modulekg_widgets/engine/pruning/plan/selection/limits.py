@@ -11,6 +11,7 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
 from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.pruning.plan.selection.selection import Proportions
 
 Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
 DEFAULT_FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
@@ -36,12 +37,36 @@ class Limits:
                 limit = f"{least} at least must stay: {self.code_minimums[axis.term].reason}"
             raise CutError(f"{what} leaves {count} of the {axis.size} indices of {printable(axis.name)}, and {limit}")
 
+    def of_groups(self, proportions: Proportions, steps: Mapping[Term, int], name_of: Callable[[Term], str]) -> Limits:
+        """The limits of each axis when its whole group meets these.
+
+        Raises `CutError` where the limits of two axes of a group exclude each other.
+        """
+        least, most = dict(self.minimum), dict(self.maximum)
+        for group in proportions.groups:
+            low = [-(-self.minimum[term] // group.unit(term)) for term in group.terms if term in self.minimum]
+            high = [self.maximum[term] // group.unit(term) for term in group.terms if term in self.maximum]
+            step = max(steps.get(group.terms[0], 1) // group.unit(group.terms[0]), 1)
+            lowest = min(-(-max(low, default=1) // step) * step, group.size)
+            highest = min(high, default=group.size)
+            if lowest > (highest if highest >= group.size else highest // step * step):
+                names = ", ".join(printable(name_of(term)) for term in group.terms[:3])
+                raise CutError(
+                    f"{names} go together: of {group.size}, floor asks for {lowest} at least and ceiling for "
+                    f"{highest} at most"
+                )
+            if low:
+                least.update({term: max(low) * group.unit(term) for term in group.terms})
+            if high:
+                most.update({term: highest * group.unit(term) for term in group.terms})
+        return Limits(least, most, self.code_minimums)
+
 
 def limits_of(
     floor: Limit | None,
     ceiling: Limit | None,
     able: Iterable[Axis],
-    named: Callable[[Any], list[Axis]],
+    named: Callable[[object], list[Axis]],
     steps: Mapping[Term, int],
 ) -> Limits:
     """The limits of the axes that a plan may cut.
@@ -70,7 +95,7 @@ def limits_of(
 
 
 def _limits_by_axis(
-    name: str, limit: Limit | None, every: Mapping[Term, Axis], named: Callable[[Any], list[Axis]]
+    name: str, limit: Limit | None, every: Mapping[Term, Axis], named: Callable[[object], list[Axis]]
 ) -> dict[Term, int]:
     if limit is None:
         return {}
@@ -88,13 +113,14 @@ def _limits_by_axis(
     return found
 
 
-def check_limit(name: str, limit: Any) -> None:
+def check_limit(name: str, limit: object) -> None:
     """Raise `CutError` unless a limit is a share, a count, or a mapping to these."""
     entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
     for key, value in entries:
         where = name if key is None else f"{name}[{printable(str(key))!r}]"
-        is_number = isinstance(value, float | int) and not isinstance(value, bool)
-        if not is_number or not (0 <= value <= 1 if isinstance(value, float) else value >= 0):
+        is_share = isinstance(value, float) and 0 <= value <= 1
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not (is_share or is_count):
             raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
         if name == "ceiling" and value == 0:
             raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")

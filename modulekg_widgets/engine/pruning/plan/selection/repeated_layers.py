@@ -15,9 +15,9 @@ from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atom
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import OUTER_ROLES
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, Proportion, Proportions
+from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Proportion, Proportions
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import attributes_of
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- Axes that are tied by a model's configuration, as one number is the size of several axes
 

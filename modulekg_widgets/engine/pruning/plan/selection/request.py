@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
@@ -16,7 +17,10 @@ from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, SCOPES
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limit, check_limit
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
-Importance = str | Callable[..., Any] | object
+Importance = str | Callable[..., object] | object
+PerAxis = Mapping[Any, float | Iterable[int]]  # axis, layer or (parameter, dim): ratio or indices
+AxisSelector = str | nn.Module | type | Axis | Iterable[str | nn.Module | type | Axis]
+ConfigSizes = Mapping[str, int | Sequence[int]]  # by the keys of a configuration
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
 MAX_STEP = 2**31  # of sizes
@@ -29,12 +33,12 @@ class Request:
 
     ratio: float | None = None
     target: Mapping[str, float] | None = None
-    per_axis: Mapping[Any, Any] | None = None
+    per_axis: PerAxis | None = None
     cuts: Sequence[Cut] | None = None
     importance: Importance = "l2"
     scope: str = "local"
-    only: Any = None
-    keep: Any = None
+    only: AxisSelector | None = None
+    keep: AxisSelector | None = None
     granularity: str | None = None
     round_to: int | None = None
     floor: Limit | None = None
@@ -42,7 +46,7 @@ class Request:
     per: str | None = None
     blocks: float | Sequence[str] | None = None
     layers: str = FREE
-    config: Mapping[str, Any] | None = None
+    config: ConfigSizes | None = None
 
     @property
     def granularity_wanted(self) -> str | None:
@@ -62,7 +66,7 @@ class Request:
         return f"mk.plan(graph, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
-def _is_literal(value: Any) -> bool:
+def _is_literal(value: object) -> bool:
     """True if the repr of a value is valid Python for it."""
     if isinstance(value, Mapping):
         return all(_is_literal(part) for pair in value.items() for part in pair)
@@ -71,7 +75,7 @@ def _is_literal(value: Any) -> bool:
     return type(value) in (int, float, bool, str, type(None))
 
 
-def check_request(graph: Any, request: Request) -> None:
+def check_request(graph: object, request: Request) -> None:
     """Raise `CutError` or `UnknownNameError` for an invalid request."""
     if not isinstance(graph, DataflowGraph):
         what = (
@@ -147,7 +151,7 @@ def check_model_unchanged(graph: DataflowGraph) -> None:
             )
 
 
-def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
+def check_target(target: object, units: Sequence[str] = TARGETS) -> None:
     """Raise `CutError` for an invalid target."""
     if target is not None and not _is_target(target, units):
         raise CutError(
@@ -156,7 +160,7 @@ def check_target(target: Any, units: Sequence[str] = TARGETS) -> None:
         )
 
 
-def _is_target(target: Any, units: Sequence[str]) -> bool:
+def _is_target(target: object, units: Sequence[str]) -> bool:
     """True if a target maps units to shares below 1 or numbers above."""
     return (
         isinstance(target, Mapping)

@@ -1,8 +1,9 @@
-"""Selections: the remaining count of each axis, and the order in which indices are removed."""
+"""Selections: the remaining count of each axis, the order of removal, and the axes that lose the same share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,9 +13,73 @@ from numpy.typing import NDArray
 from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.terms.term_positions import remaining_size
-from modulekg_widgets.engine.pruning.plan.selection.proportions import NO_PROPORTIONS, Proportions
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A group of axes that keep the same share; sizes are multiples of the smallest one."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def size(self) -> int:
+        """The size of the smallest axis."""
+        return min(term.size for term in self.terms)
+
+    def unit(self, term: Term) -> int:
+        """The number of indices of an axis for each one of the smallest."""
+        return term.size // self.size
+
+
+@dataclass(frozen=True)
+class Proportions:
+    """Groups of tied axes; an axis is in one group at most."""
+
+    groups: tuple[Proportion, ...] = ()
+    by_term: Mapping[Term, Proportion] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_term", {term: group for group in self.groups for term in group.terms})
+
+    def counts_with(self, term: Term, count: int) -> dict[Term, int]:
+        """The counts of an axis and of its group, in whole units."""
+        group = self.by_term.get(term)
+        if group is None:
+            return {term: count}
+        units = -(-count // group.unit(term))
+        return {each: units * group.unit(each) for each in group.terms}
+
+    def base_axis(self, term: Term) -> tuple[Term, int]:
+        """The smallest axis of a group, and the multiple of its count."""
+        group = self.by_term.get(term)
+        return (term, 1) if group is None else (min(group.terms, key=lambda each: each.size), group.unit(term))
+
+    def with_group_members(self, terms: Iterable[Term]) -> list[Term]:
+        """The axes and their group members, each once."""
+        found = (group.terms if (group := self.by_term.get(term)) else (term,) for term in terms)
+        return list(dict.fromkeys(each for every in found for each in every))
+
+    def restricted_to(self, terms: Container[Term]) -> Proportions:
+        """The groups that consist of these axes only."""
+        return Proportions(tuple(group for group in self.groups if all(term in terms for term in group.terms)))
+
+    def steps(self, steps: Mapping[Term, int]) -> dict[Term, int]:
+        """The multiples of the counts when those of single axes are `steps`."""
+        found = dict(steps)
+        for group in self.groups:
+            units = [_smallest_multiple(steps.get(term, 1), group.unit(term)) for term in group.terms]
+            found.update({term: math.lcm(*units) * group.unit(term) for term in group.terms})
+        return found
+
+
+def _smallest_multiple(step: int, unit: int) -> int:
+    """The smallest multiple of `unit`, in units, that is a multiple of `step`."""
+    return step // math.gcd(step, unit)
+
+
+NO_PROPORTIONS = Proportions()
 
 
 @dataclass(frozen=True)
@@ -69,7 +134,7 @@ class Selection:
         """The selection with another count for one axis and its group."""
         return replace(self, counts={**self.counts, **self.proportions.counts_with(atom, count)})
 
-    def pin(self, terms: list[Term], reason: str) -> Selection:
+    def pin(self, terms: Iterable[Term], reason: str) -> Selection:
         """The selection with these axes and their groups kept whole."""
         terms = self.proportions.with_group_members(terms)
         return replace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import nn
 
@@ -12,8 +11,8 @@ from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue, is_plain_object
-from modulekg_widgets.engine.pruning.plan.selection.proportions import Proportion, Proportions
-from modulekg_widgets.engine.torch_runtime.state import module_state
+from modulekg_widgets.engine.pruning.plan.selection.selection import Proportion, Proportions
+from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
 # --------------------
@@ -73,7 +72,7 @@ def attributes_of(path: str, module: nn.Module) -> Iterator[Attribute]:
             yield from _integer_attributes(path, f"{name}.", value.__dict__)
 
 
-def _integer_attributes(path: str, prefix: str, state: dict[str, Any]) -> Iterator[Attribute]:
+def _integer_attributes(path: str, prefix: str, state: dict[str, object]) -> Iterator[Attribute]:
     for name, value in state.copy().items():
         if type(value) is int and value >= MIN_SIZE:
             yield Attribute(path, prefix + name, None, value, id(state))

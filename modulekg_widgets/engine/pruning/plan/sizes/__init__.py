@@ -1,4 +1,6 @@
-"""The size of a model as a formula in the counts of its axes: parameters, bytes, FLOPs.
+"""The size of a model in the counts of its axes: parameters, bytes, FLOPs and time.
 
-size_terms.py makes the terms, size_formula.py evaluates them for many choices at once.
+Reading order: expressions.py (sizes of dimensions, and sums of products of them), operator_costs.py (FLOPs of one
+operator as products), size_model.py (the terms of a model, evaluated for many choices), planned_sizes.py (before and
+after a plan).
 """

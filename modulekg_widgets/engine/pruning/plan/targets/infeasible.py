@@ -14,14 +14,13 @@ from modulekg_widgets.engine.pruning.latency import NANOSECONDS_PER_MILLISECOND
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import CONSTRAINT, PINNED, Change
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats
 from modulekg_widgets.engine.pruning.plan.selection.request import FREE, LATENCY, Request
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE
-from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution
+from modulekg_widgets.engine.pruning.plan.targets.target_solver import LATENCY_TOLERANCE, TargetSolution
 
 UNIT_NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes",
          "matmul_flops": "FLOPs in matrix products and convolutions"}  # fmt: skip
 MAX_REASONS = 3
-LATENCY_TOLERANCE = 0.1  # of a time that was asked for
 
 MinimumSizes = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a request leaves at least, by unit
 
@@ -29,7 +28,7 @@ MinimumSizes = Callable[[Request, Sequence[str]], Mapping[str, float]]  # what a
 def unreachable_message(
     request: Request,
     axes: Axes,
-    formula: SizeFormula,
+    formula: SizeModel,
     goals: Floats,
     nearest: TargetSolution | None,
     minimum_sizes: MinimumSizes,
@@ -56,7 +55,7 @@ def unreachable_message(
     return f"{text}; in the way: {'; '.join(ways)}" if ways else text
 
 
-def overshoot_message(request: Request, formula: SizeFormula, nearest: TargetSolution, missed: int) -> str:
+def overshoot_message(request: Request, formula: SizeModel, nearest: TargetSolution, missed: int) -> str:
     """The message for a target that is far overshot."""
     size = _size_text(nearest.sizes[missed], formula, missed)
     given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
@@ -66,7 +65,7 @@ def overshoot_message(request: Request, formula: SizeFormula, nearest: TargetSol
     )
 
 
-def slack_notes(request: Request, formula: SizeFormula, found: TargetSolution) -> list[str]:
+def slack_notes(request: Request, formula: SizeModel, found: TargetSolution) -> list[str]:
     """The note for a size that is below its budget, as another one is tighter."""
     room = [at for at in range(len(found.gaps)) if found.has_slack(at) and formula.units[at] != LATENCY]
     if not room:
@@ -76,7 +75,7 @@ def slack_notes(request: Request, formula: SizeFormula, found: TargetSolution) -
     return [f"of target={_target_text(request)} {tightest!r} is the tightest: {left} are left, less than asked for"]
 
 
-def missed_target_notes(request: Request, formula: SizeFormula, found: TargetSolution) -> list[str]:
+def missed_target_notes(request: Request, formula: SizeModel, found: TargetSolution) -> list[str]:
     """The notes for sizes that miss their goal."""
     names = ("round_to", "only", "keep", "floor", "ceiling", "per_axis", "cuts")
     ways = [
@@ -193,7 +192,7 @@ def _target_text(request: Request) -> str:
     return printable(repr(dict(request.target or {})), 200)
 
 
-def _size_text(value: float, formula: SizeFormula, at: int) -> str:
+def _size_text(value: float, formula: SizeModel, at: int) -> str:
     share = value / max(float(formula.before[at]), 1.0)
     if formula.units[at] == LATENCY:
         return f"about {value / NANOSECONDS_PER_MILLISECOND:.3g} ms ({share:.3g} of the model's)"

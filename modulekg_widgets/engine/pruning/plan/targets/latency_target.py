@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
-from modulekg_widgets.engine.pruning.latency import Stopwatch
-from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
+from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats
 from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
-from modulekg_widgets.engine.pruning.plan.targets.infeasible import LATENCY_TOLERANCE
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE
-from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution, TargetSolver
+from modulekg_widgets.engine.pruning.plan.targets.target_solver import LATENCY_TOLERANCE, TargetSolution, TargetSolver
 
 # -------------------- Search for the cut that leaves a given share of the model's latency, by measuring cuts
 
@@ -176,45 +174,36 @@ def _has_same_counts(one: MeasuredCut, other: MeasuredCut) -> bool:
 STEPS = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
 
 
-class StepPlanner(Protocol):
-    """The interface of a planner whose sizes are multiples of a step."""
-
-    @property
-    def repair(self) -> Repair: ...
-
-    def target_solver(self, formula: SizeFormula, goals: Floats) -> TargetSolver: ...
-
-    def infeasible_error(
-        self, formula: SizeFormula, goals: Floats, solver: TargetSolver, solution: TargetSolution | None
-    ) -> CutError: ...
-
-
 class LatencyTarget:
     """Finds the cut for a target that includes milliseconds.
 
-    `planners`: by the step that their sizes are multiples of; `formula` has the milliseconds of the uncut modules,
-    which are taken to go down as their FLOPs.
+    `solver_for` solves for goals in multiples of a step, `explain` says why it cannot; `measure` times a candidate,
+    the more exactly the second time. `formula` has the milliseconds of the uncut modules, which are taken to go down as
+    their FLOPs.
     """
 
     def __init__(
         self,
-        planners: Mapping[int, StepPlanner],
-        formula: SizeFormula,
+        formula: SizeModel,
         goals: Floats,
-        stopwatch: Stopwatch,
+        steps: Sequence[int],
+        solver_for: Callable[[int, Floats], TargetSolver],
+        explain: Callable[[int, Floats, TargetSolver, TargetSolution | None], CutError],
+        measure: Callable[[PlanCandidate, bool], LatencyComparison],
     ) -> None:
-        self.planners = planners
         self.formula = formula
         self.goals = goals
+        self.steps = steps
+        self.solver_for = solver_for
+        self.explain = explain
+        self.measure = measure
         self.at = formula.units.index(LATENCY)
-        self.stopwatch = stopwatch
         self.wanted = float(goals[self.at] / formula.before[self.at])
         self._infeasible_error: Callable[[], CutError] | None = None
 
     def solve(self) -> MeasuredCut:
         """The nearest cut; raises `CutError` if none is near, or none is faster than the model."""
-        search = LatencySearch(self.wanted, self._propose, self._measure, list(self.planners))
-        found = search.run()
+        found = LatencySearch(self.wanted, self._propose, self._measure, self.steps).run()
         if found is None:
             assert self._infeasible_error is not None
             raise self._infeasible_error()
@@ -225,8 +214,7 @@ class LatencyTarget:
         return found.share > min(self.wanted * (1 + LATENCY_TOLERANCE), 1.0)
 
     def _measure(self, solution: TargetSolution, thorough: bool) -> LatencyComparison:
-        planner = next(iter(self.planners.values()))
-        return self.stopwatch.compare_cut(planner.repair.edits(solution.candidate), thorough)
+        return self.measure(solution.candidate, thorough)
 
     def _propose(self, share: float, step: int) -> Proposal | None:
         """The cut for an estimated share, or the smallest one; None if there is none."""
@@ -236,26 +224,24 @@ class LatencyTarget:
         return Proposal(found, float(found.sizes[self.at] / self.formula.before[self.at]), found.has_slack(self.at))
 
     def _solve(self, estimate: float, step: int, is_least: bool = False) -> TargetSolution | None:
-        planner, goals = self.planners[step], self.goals.copy()
+        goals = self.goals.copy()
         goals[self.at] = estimate
-        targeting = planner.target_solver(self.formula, goals)
-        found = targeting.solve()
+        solver = self.solver_for(step, goals)
+        found = solver.solve()
         if found is not None and found.gaps.min() >= -TOLERANCE:
             return found
         if not is_least and (found is None or found.gaps[self.at] < -TOLERANCE):
-            least = targeting.smallest()
+            least = solver.smallest()
             if least is not None:
                 return self._solve(
                     float(least.sizes[self.at] + TOLERANCE * self.formula.before[self.at] / 2), step, True
                 )
         # why, is asked where no step does: it takes other plans to tell
-        self._infeasible_error = self._infeasible_error or (
-            lambda: planner.infeasible_error(self.formula, goals, targeting, found)
-        )
+        self._infeasible_error = self._infeasible_error or (lambda: self.explain(step, goals, solver, found))
         return None
 
 
-def target_goals(target: Mapping[str, float], formula: SizeFormula, whole: float = 1.0) -> Floats:
+def target_goals(target: Mapping[str, float], formula: SizeModel, whole: float = 1.0) -> Floats:
     """The goals by unit, with milliseconds in units of the estimate."""
     before = dict(zip(formula.units, formula.before.tolist(), strict=True))
 

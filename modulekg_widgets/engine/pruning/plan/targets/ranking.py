@@ -14,7 +14,7 @@ from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores,
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints, Scores
 from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis
 from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY, Request
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 
 # --------------------
 # Scores for targets: the loss of an index relative to the sizes that it saves, comparable across axes.
@@ -75,7 +75,7 @@ class IndexRanking:
         request: Request,
         independent: Sequence[Axis],
         explicit: Mapping[Term, ExplicitAxis],
-        formula: Callable[[list[str]], SizeFormula],
+        formula: Callable[[list[str]], SizeModel],
     ) -> None:
         self.axes = axes
         self.request = request

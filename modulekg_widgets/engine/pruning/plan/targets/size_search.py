@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints
-from modulekg_widgets.engine.pruning.plan.sizes.size_formula import SizeFormula
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 
 RATIO_BISECTIONS = 24  # of the range of ratios: two that differ by less leave the same of every axis
 TILT_BISECTIONS = 12  # of the range of tilts, where several sizes are asked for
@@ -38,17 +38,11 @@ ResolveCounts = Callable[
 
 @dataclass(frozen=True)
 class SearchContext:
-    """The corrections that are known to a search: resolved counts, and axes that change together."""
+    """The corrections that are known to a search, and what each axis gives beyond the common ratio."""
 
     resolve: ResolveCounts
-    groups: Sequence[Ints]  # places among the chosen axes
-
-
-@dataclass(frozen=True)
-class _RatioRule:
-    """The rule that converts a ratio into counts."""
-
-    tilt: Floats | float = 0.0  # what each axis gives beyond the common ratio
+    groups: Sequence[Ints]  # places among the chosen axes that change together
+    tilt: Floats | float = 0.0
     fixed: Ints | None = None  # what stays of some axes whatever the ratio; -1 for the others
 
 
@@ -59,7 +53,7 @@ class SizeSearch:
     met, by axes that cost more of the one than of the other.
     """
 
-    def __init__(self, counts: Counts, formula: SizeFormula, scores: Sequence[Floats], is_budget: bool = False) -> None:
+    def __init__(self, counts: Counts, formula: SizeModel, scores: Sequence[Floats], is_budget: bool = False) -> None:
         self.counts = counts
         self.formula = formula
         self.is_budget = is_budget
@@ -84,31 +78,29 @@ class SizeSearch:
 
     def by_ratio(self, goals: Floats, context: SearchContext) -> Ints | None:
         """The counts for the smallest sufficient ratio; None if the largest ratio leaves too much."""
-        bracket = self._bracket_ratio(goals, context, _RatioRule())
-        return None if bracket is None else self._at_ratio(bracket[1], _RatioRule())
+        bracket = self._bracket_ratio(goals, context)
+        return None if bracket is None else self._at_ratio(bracket[1], context)
 
     def nearest(self, goals: Floats, context: SearchContext) -> Ints | None:
         """The counts nearest to the goals; None if the largest ratio leaves too much."""
         whole = self.counts.at_ratio(0.0)
         if (self.gaps(whole, goals, context) >= 0).all():
             return whole
-        bracket = self._bracket_ratio(goals, context, way := _RatioRule())
+        bracket, tilted = self._bracket_ratio(goals, context), context
         if bracket is None:
             return None
         if len(goals) > 1 and not self.is_budget:
-            way = _RatioRule(self._tilt(goals, context, self._at_ratio(bracket[1], way)))
-            bracket = self._bracket_ratio(goals, context, way) or bracket
-        found = self._fill_bracket(bracket, goals, context, way)
+            tilted = replace(context, tilt=self._tilt(goals, context, self._at_ratio(bracket[1], context)))
+            bracket = self._bracket_ratio(goals, tilted) or bracket
+        found = self._fill_bracket(bracket, goals, tilted)
         if self.gaps(found, goals, context).max() <= TOLERANCE:
             return found
-        other = self._with_coarse_axes_fixed(self._at_ratio(bracket[0], way), found, goals, context, way)
+        other = self._with_coarse_axes_fixed(self._at_ratio(bracket[0], tilted), found, goals, tilted)
         if other is not None and self.gaps(other, goals, context).max() < self.gaps(found, goals, context).max():
             found = other
         return self._beam_search(found, goals, context)
 
-    def _with_coarse_axes_fixed(
-        self, more: Ints, found: Ints, goals: Floats, context: SearchContext, way: _RatioRule
-    ) -> Ints | None:
+    def _with_coarse_axes_fixed(self, more: Ints, found: Ints, goals: Floats, context: SearchContext) -> Ints | None:
         """The counts with coarse axes fixed, where one step exceeds a third of the gap."""
         now = self.gaps(found, goals, context)
         steps = [self.neighbours(found, replace(context, groups=[mover]), (1, -1)) for mover in context.groups]
@@ -119,18 +111,16 @@ class SizeSearch:
             return None
         held = np.full(len(found), -1)
         held[np.concatenate(coarse)] = more[np.concatenate(coarse)]
-        way = replace(way, fixed=held)
-        bracket = self._bracket_ratio(goals, context, way)
+        context = replace(context, fixed=held)
+        bracket = self._bracket_ratio(goals, context)
         if bracket is None:
             return None
-        other = self._fill_bracket(bracket, goals, replace(context, groups=fine), way)
+        other = self._fill_bracket(bracket, goals, replace(context, groups=fine))
         return other if (self.gaps(other, goals, context) >= 0).all() else None
 
-    def _fill_bracket(
-        self, bracket: tuple[float, float], goals: Floats, context: SearchContext, way: _RatioRule
-    ) -> Ints:
+    def _fill_bracket(self, bracket: tuple[float, float], goals: Floats, context: SearchContext) -> Ints:
         """The counts of the larger ratio of a bracket, with steps added back while the goals allow."""
-        more, stay = (self._at_ratio(ratio, way) for ratio in bracket)
+        more, stay = (self._at_ratio(ratio, context) for ratio in bracket)
         for movers in (self._groups_without_role(context), list(context.groups)):
             stay = self._restore_steps(stay, more, goals, replace(context, groups=movers), 0.0)
             stay = self._restore_steps(
@@ -149,20 +139,20 @@ class SizeSearch:
 
     # --------------------------------------------------------------- ratios
 
-    def _at_ratio(self, ratio: float, way: _RatioRule) -> Ints:
+    def _at_ratio(self, ratio: float, context: SearchContext) -> Ints:
         """The counts for a ratio."""
-        stay = self.counts.at_ratio(ratio, way.tilt)
-        return stay if way.fixed is None else np.where(way.fixed < 0, stay, way.fixed)
+        stay = self.counts.at_ratio(ratio, context.tilt)
+        return stay if context.fixed is None else np.where(context.fixed < 0, stay, context.fixed)
 
-    def _bracket_ratio(self, goals: Floats, context: SearchContext, way: _RatioRule) -> tuple[float, float] | None:
+    def _bracket_ratio(self, goals: Floats, context: SearchContext) -> tuple[float, float] | None:
         """Two adjacent ratios of which the larger one meets the goals."""
-        reach = float(np.max(np.abs(way.tilt), initial=0.0))
+        reach = float(np.max(np.abs(context.tilt), initial=0.0))
         low, high = -reach, 1.0 + reach
-        if (self.gaps(self._at_ratio(high, way), goals, context) < 0).any():
+        if (self.gaps(self._at_ratio(high, context), goals, context) < 0).any():
             return None
         for _ in range(RATIO_BISECTIONS):
             ratio = (low + high) / 2
-            if (self.gaps(self._at_ratio(ratio, way), goals, context) >= 0).all():
+            if (self.gaps(self._at_ratio(ratio, context), goals, context) >= 0).all():
                 high = ratio
             else:
                 low = ratio
@@ -192,13 +182,13 @@ class SizeSearch:
             if best <= FINE_TOLERANCE:
                 break
             middle = (low + high) / 2
-            tilt = lean / largest * middle / (1 - abs(middle))
-            bracket = self._bracket_ratio(goals, context, _RatioRule(tilt))
+            tilted = replace(context, tilt=lean / largest * middle / (1 - abs(middle)))
+            bracket = self._bracket_ratio(goals, tilted)
             if bracket is None:
                 break
-            gaps = self.gaps(self._at_ratio(bracket[1], _RatioRule(tilt)), goals, context)
+            gaps = self.gaps(self._at_ratio(bracket[1], tilted), goals, context)
             if np.ptp(gaps) < best:  # what the first goal has room for, others will get back
-                best, found = float(np.ptp(gaps)), tilt
+                best, found = float(np.ptp(gaps)), tilted.tilt
             if gaps[first] <= gaps[other]:
                 low = middle
             else:

@@ -17,7 +17,6 @@ import numpy as np
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PlanCandidate
-from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints
@@ -26,10 +25,13 @@ from modulekg_widgets.engine.pruning.plan.targets.size_search import GOOD_ENOUGH
 
 MAX_ROUNDS = 6  # of search and dry run
 MAX_VERIFICATIONS = 3
+LATENCY_TOLERANCE = 0.1  # of a time that was asked for
 LARGER_RATIOS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
 CountSizes = Callable[[PlanCandidate, DryRunResult], Mapping[str, tuple[float, float]]]
+FixCandidate = Callable[[PlanCandidate], tuple[PlanCandidate, DryRunResult]]
+VerifyCandidate = Callable[[PlanCandidate, PlanCandidate, DryRunResult], tuple[PlanCandidate, DryRunResult]]
 
 
 @dataclass(frozen=True)
@@ -56,28 +58,30 @@ class TargetSolution:
 class TargetSolver:
     """Finds the candidate for target sizes.
 
-    `selection_of` makes a selection of what stays of the chosen axes; `sizes` counts what an attempt leaves;
-    `elementwise_parts`: a search that ties nothing, where `search` takes for granted what may not be so.
+    `fix` corrects a candidate until it runs, `verify` compares it with the masked model; `selection_of` makes a
+    selection of what stays of the chosen axes; `sizes` counts what a candidate leaves; `ungrouped_search` ties nothing,
+    where `search` takes for granted what may not be so.
     """
 
     def __init__(
         self,
         search: SizeSearch,
-        repair: Repair,
+        fix: FixCandidate,
+        verify: VerifyCandidate,
         selection_of: Callable[[Ints], Selection],
         sizes: CountSizes,
         goals: Floats,
         ungrouped_search: SizeSearch | None = None,
     ) -> None:
         self.search = search
-        self.repair = repair
+        self.fix = fix
+        self.verify = verify
         self.selection_of = selection_of
         self.sizes = sizes
         self.goals = goals
         self.ungrouped_search = ungrouped_search
         self.formula = search.formula
         self.places = {axis.term: at for at, axis in enumerate(search.counts.chosen)}
-        self._numbers = {axis.term: axis.number for axis in repair.axes}
         self.last_error: CutError | None = None  # what the last choice that does not run said
         self.nearest: TargetSolution | None = None  # of all that ran
 
@@ -109,7 +113,7 @@ class TargetSolver:
             if best is None:
                 return None
             start = best.candidate if best.candidate.strict else self._start(best.candidate.selection, None)
-            attempt, rehearsal = self.repair.verify(start, best.candidate, best.dry_run)
+            attempt, rehearsal = self.verify(start, best.candidate, best.dry_run)
             if attempt.selection.counts == best.candidate.selection.counts:
                 return replace(best, candidate=attempt, dry_run=rehearsal)
             proved = self._measure(attempt, rehearsal)
@@ -159,7 +163,7 @@ class TargetSolver:
                     break
             is_better = best is None or now.error < best.error
             best = now if is_better or best is None else best
-            counts = self.counts_of(now.candidate.selection)
+            counts = self.formula.counts_of(now.candidate.selection.counts)
             expected = self.formula.sizes(counts)
             is_as_planned = known is now.candidate or (
                 now.candidate.wanted == now.candidate.selection.counts and (expected == now.sizes).all()
@@ -180,7 +184,7 @@ class TargetSolver:
         if not attempt.selection.changed:
             return None
         try:
-            return self._measure(*self.repair.fixed(attempt))
+            return self._measure(*self.fix(attempt))
         except CutError as error:
             log.debug("a choice does not run: %s", error)
             self.last_error = error
@@ -228,19 +232,11 @@ class TargetSolver:
         settled = solve(begun, constraints, begun.counts) if constraints else begun
         return replace(known, selection=settled or begun, wanted=begun.counts)
 
-    def counts_of(self, selection: Selection) -> Ints:
-        """The counts of all axes."""
-        found = self.formula.full.copy()
-        for term, count in selection.counts.items():
-            if term in self._numbers:
-                found[self._numbers[term]] = count
-        return found
-
     def _context(self, known: PlanCandidate | None) -> SearchContext:
         """The search context for the known corrections."""
         counts = self.search.counts
-        base = self.counts_of(self.selection_of(counts.sizes))
-        own = np.array([self._numbers[axis.term] for axis in counts.chosen], dtype=np.int64)
+        base = self.formula.counts_of(self.selection_of(counts.sizes).counts)
+        own = np.array([axis.number for axis in counts.chosen], dtype=np.int64)
         tied = self._tied_groups(known)
         pinned = [] if known is None else [at for term, at in self.places.items() if term in known.selection.pinned]
         settled: dict[bytes, Ints] = {}
@@ -254,7 +250,7 @@ class TargetSolver:
         def constrained(row: Ints, stay: Ints) -> Ints:
             key = stay[np.concatenate(tied)].tobytes()
             if key not in settled:
-                after = self.counts_of(self._start(self.selection_of(stay), known).selection)
+                after = self.formula.counts_of(self._start(self.selection_of(stay), known).selection.counts)
                 settled[key] = np.where(after == row, -1, after)
             return np.where(settled[key] < 0, row, settled[key])
 

@@ -1,0 +1,92 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { hierarchyOf, smallNet, storeOf } from "../../testing/sample";
+import { measurer } from "../shared/base/canvas";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import type { CardStyle } from "./paint/card_style";
+import type { PaintItem } from "./paint/paint_items";
+import { GraphHover } from "./navigation";
+import { moduleCard } from "./scene/scene";
+
+const wrap = document.createElement("div");
+let hover: GraphHover;
+let under: PaintItem | undefined;
+let changes = 0;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  document.body.append(wrap);
+  under = undefined;
+  changes = 0;
+});
+
+afterEach(() => {
+  hover.leave();
+  wrap.replaceChildren();
+  vi.useRealTimers();
+});
+
+function cardOf(h: Hierarchy, node: number, kind?: "group"): PaintItem {
+  const card = moduleCard(h, storeOf(), measurer(), node, -1);
+  const rest = { depth: 0, container: false, family: "", fill: null, status: null, mark: null, flag: "" };
+  const own = { ...card, kind: kind ?? card.kind };
+  return { node: own, box: [0, 0, 200, 200], ...rest, dim: false, hit: false, onAxis: false, selected: false };
+}
+
+function pointAt(h: Hierarchy, item: PaintItem | undefined, y = 10): void {
+  under = item;
+  const decor = { hit: () => under?.node.id ?? null, itemOf: () => under, edges: () => [] };
+  hover ??= new GraphHover(wrap, h, storeOf(), decor as unknown as CardStyle, () => (changes += 1));
+  hover.point([5, y], 5, y, 1);
+}
+
+const told = () => (wrap.querySelector<HTMLElement>(".mkg-metric-tip:not([hidden])")?.textContent ?? "").trim();
+
+describe("a card under the pointer", () => {
+  const h = smallNet({ blocks: { "1": "residual branch" }, marks: { "1": ["not called"] } });
+
+  beforeEach(() => (hover = undefined as unknown as GraphHover));
+
+  it("stands out at once, and says more when the pointer rests", () => {
+    pointAt(h, cardOf(h, 1));
+    expect(hover.spots.over).toBe("conv1");
+    expect(changes).toBe(1);
+    expect(told()).toBe("");
+    vi.advanceTimersByTime(1000);
+    for (const text of ["conv1", "pack.Conv2d", "! not called", "− residual branch"]) expect(told()).toContain(text);
+  });
+
+  it("says nothing while the pointer goes over it, and no more when it has left", () => {
+    for (let step = 0; step < 10; step += 1) {
+      pointAt(h, cardOf(h, 1));
+      vi.advanceTimersByTime(100);
+    }
+    expect(told()).toBe("");
+    vi.advanceTimersByTime(1000);
+    expect(told()).not.toBe("");
+    hover.point(null, 0, 0, 1);
+    expect([told(), hover.spots.over]).toEqual(["", null]);
+    vi.advanceTimersByTime(1000);
+    expect(told()).toBe("");
+  });
+
+  it("tells what a fold stands for", () => {
+    pointAt(h, cardOf(h, 4));
+    vi.advanceTimersByTime(1000);
+    expect(told()).toContain("×4 stands for 4 modules of identical structure");
+  });
+
+  it("is a frame only where its header is", () => {
+    pointAt(h, cardOf(h, 3, "group"), 100);
+    expect(hover.spots.over).toBeNull();
+    pointAt(h, cardOf(h, 3, "group"), 20);
+    expect(hover.spots.over).toBe("layer1");
+  });
+
+  it("shows hostile names as text", () => {
+    const hostile = hierarchyOf({ inside: [{ name: "<img src=x>", cls: "<b>" }] });
+    pointAt(hostile, cardOf(hostile, 1));
+    vi.advanceTimersByTime(1000);
+    expect(told()).toContain("<img src=x>");
+    expect(wrap.querySelector("img, b")).toBeNull();
+  });
+});

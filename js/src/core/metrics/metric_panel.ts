@@ -1,0 +1,477 @@
+// The metric panel: picker, picture, legend, alerts and toolbar around one store and the series of one model.
+
+import "../../../style/metric_panel.css";
+import "../../../style/metric_charts.css";
+import { button, Disposers, el, listen, setAttribute, copyText, nameSpan, icon, saveFile } from "../shared/ui/dom";
+import { captureKeys } from "../shared/ui/keys";
+import { showMessage, readOrShowError } from "../shared/ui/status";
+import { fileName } from "../export/graph_picture";
+import { isEqual } from "../shared/base/state_store";
+import { watchTheme } from "../shared/stage/theme";
+import { hasLayers, metricOf, chosenModules, matchesQuery, kindOf, runName } from "./data/selection";
+import { alertMessage, type AlertMark, type MetricData } from "./data/metric_data";
+import { FrameScheduler } from "./base/frame_scheduler";
+import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
+import { type PanelPayload, readPanel } from "./data/payload";
+import { Picker } from "./picker";
+import type { Source } from "./pictures";
+import { pictureToPng } from "./downloads";
+import type { PanelState, PanelStore, PanelView } from "./base/state";
+import { PanelStatus, PanelToolbar } from "./toolbar";
+import { createView, type Outcome, type View } from "./views";
+import { counted } from "../shared/base/format";
+import { stepText } from "./base/value_axis";
+
+export interface MetricPanel {
+  dispose(): void;
+}
+
+// a change of one of these changes the picture
+const DRAWN_FROM: readonly (keyof PanelState)[] = [
+  "selected",
+  "metric",
+  "modules",
+  "view",
+  "window",
+  "logScale",
+  "colors",
+  "phase",
+  "query",
+  "zoom",
+  "step",
+  "ridge"
+];
+let created = 0;
+
+export function createMetricPanel(
+  host: HTMLElement,
+  raw: unknown,
+  data: MetricData,
+  colors: ColorBook,
+  store: PanelStore
+): MetricPanel {
+  host.classList.add("mkg-widget", "mkg-metric-panel");
+  host.dataset.mkgId ??= `metric-panel-${++created}`;
+  captureKeys(host);
+  delete host.dataset.mkgReady;
+  const payload = readOrShowError(host, raw, readPanel);
+  try {
+    if (payload) return new Panel(host, payload, data, colors, store);
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    showMessage(host, "This panel cannot be drawn.");
+  }
+  return { dispose: () => clear(host) };
+}
+
+function clear(host: HTMLElement): void {
+  host.replaceChildren();
+  for (const name of ["ready", "points", "last"]) host.removeAttribute(`data-mkg-${name}`);
+}
+
+class Panel implements MetricPanel {
+  private readonly disposers = new Disposers();
+  private readonly title = el("div", "mkg-metric-title");
+  private readonly reset = button("mkg-button mkg-metric-reset", "Show all steps", "Undo the zoom (double click)");
+  private readonly stage = el("div", "mkg-metric-stage");
+  private readonly legendSlot = el("div", "mkg-metric-legend-slot");
+  private readonly remarks = el("div", "mkg-metric-remarks");
+  private readonly waiting: EmptyState;
+  private readonly said = el("div", "mkg-metric-said mkg-offscreen");
+  private readonly pacer: FrameScheduler;
+  private readonly picker: Picker;
+  private readonly alerts: AlertList;
+  private readonly status: PanelStatus;
+  private readonly toolbar: PanelToolbar;
+  private view?: View;
+  private theme?: ChartTheme;
+  private frozen: ReadonlyMap<number, number> | null = null; // while paused, the last step of each run
+  private structure = -1; // of the catalog, as the picker shows it
+  private drawn: ReadonlySet<string> = new Set(); // modules, as the picker shows them
+  private isStale = true; // something was chosen since the last drawing
+  private counting = 0;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly payload: PanelPayload,
+    private readonly data: MetricData,
+    private readonly colors: ColorBook,
+    private readonly store: PanelStore
+  ) {
+    const [toolbar, picker, alerts, status] = ["toolbar", "picker", "alerts", "status"].map(name =>
+      el("div", `mkg-slot mkg-metric-slot-${name}`)
+    );
+    this.waiting = new EmptyState(text => store.set("notice", text));
+    this.build(toolbar, picker, alerts, status);
+    this.pacer = new FrameScheduler(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
+    this.picker = new Picker(picker, data, store);
+    this.alerts = new AlertList(alerts, data, store);
+    this.status = new PanelStatus(status, data, store);
+    this.toolbar = new PanelToolbar(toolbar, store, {
+      view: view => this.chooseView(view),
+      csv: () => this.saveCsv(),
+      png: () => void this.savePng()
+    });
+    for (const part of [this.pacer, this.picker, this.alerts, this.status, this.toolbar, this.waiting])
+      this.disposers.add(() => part.dispose());
+    this.freeze();
+    this.listen();
+    this.followKernel();
+    this.pacer.now();
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.counting);
+    this.disposers.dispose();
+    this.view?.dispose();
+    clear(this.host);
+    this.host.classList.remove("mkg-is-disconnected");
+  }
+
+  private build(toolbar: HTMLElement, picker: HTMLElement, alerts: HTMLElement, status: HTMLElement): void {
+    const head = box("mkg-metric-head", this.title, this.reset);
+    const centre = box("mkg-metric-centre", head, this.stage, this.legendSlot, this.remarks);
+    this.said.setAttribute("role", "status");
+    this.remarks.setAttribute("role", "note");
+    this.host.replaceChildren(
+      box("mkg-bar", toolbar),
+      box("mkg-metric-main", picker, centre),
+      alerts,
+      status,
+      this.said
+    );
+  }
+
+  private listen(): void {
+    const { store, data } = this;
+    this.disposers.add(
+      data.onChange(() => this.changed()),
+      store.on(DRAWN_FROM, () => this.redraw()),
+      store.on(["metric", "view"], () => this.store.set("step", null)),
+      store.on("paused", () => {
+        this.freeze();
+        this.redraw();
+      }),
+      store.on("pointed", () => this.view?.point(store.get("pointed"))),
+      store.on("connected", () => this.followKernel()),
+      listen(this.reset, "click", () => this.showAll()),
+      watchTheme(() => {
+        this.theme = undefined;
+        this.redraw();
+      })
+    );
+    if (typeof ResizeObserver === "function") {
+      const observer = new ResizeObserver(() => this.pacer.now());
+      observer.observe(this.stage);
+      this.disposers.add(() => observer.disconnect());
+    }
+  }
+
+  /** Values came: counted at once, drawn when it is time, and not at all while paused. */
+  private changed(): void {
+    if (!this.frozen) this.pacer.data();
+    this.counting ||= requestAnimationFrame(() => this.count());
+  }
+
+  private redraw(): void {
+    this.isStale = true;
+    this.pacer.now();
+  }
+
+  /** How much is held, whether or not it is drawn. */
+  private count(): void {
+    this.counting = 0;
+    this.status.draw();
+    if (this.view) this.mark("data-mkg-points", this.view.points(this.source()));
+  }
+
+  private freeze(): void {
+    const { data } = this;
+    if (!this.store.get("paused")) this.frozen = null;
+    else
+      this.frozen ??= new Map(
+        data.entries.flatMap(entry => (entry ? [[entry.run, data.lastStep(entry.run)] as const] : []))
+      );
+  }
+
+  private chooseView(view: PanelView): void {
+    const { data, store } = this;
+    const metric = store.get("metric");
+    // a number of the whole run would be one stripe: the heat map chooses a metric of layers
+    if (view === "heatmap" && data.index("numbers", metric) && !hasLayers(data, metric)) store.set("metric", "");
+    store.set("view", view);
+  }
+
+  private showAll(): void {
+    this.store.set("zoom", null);
+    this.stage.querySelector<HTMLElement>("[tabindex='0']")?.focus(); // the button is gone
+  }
+
+  private source(): Source {
+    const { data, store, colors, frozen, payload } = this;
+    this.theme ??= readChartTheme(this.host);
+    const until = (run: number) => (frozen ? (frozen.get(run) ?? -Infinity) : Infinity);
+    return { data, store, colors, runs: payload.runs, theme: this.theme, until };
+  }
+
+  private draw(): void {
+    const source = this.source();
+    const view = this.viewFor();
+    const outcome = view.draw(source);
+    if (this.isStale || this.structure !== this.data.structure || !isEqual(this.drawn, outcome.modules)) {
+      this.picker.draw(outcome);
+      this.drawn = outcome.modules;
+      this.structure = this.data.structure;
+      this.isStale = false;
+    }
+    this.toolbar.showScale(outcome.isLog);
+    this.alerts.draw(this.payload.runs);
+    this.status.draw();
+    this.showAround(outcome, source);
+    this.host.dataset.mkgReady = "true";
+  }
+
+  private viewFor(): View {
+    const kind = this.store.get("view");
+    if (this.view?.kind === kind) return this.view;
+    this.view?.dispose();
+    const chart = el("div", "mkg-metric-picture");
+    const legend = el("div");
+    this.stage.replaceChildren(chart, this.waiting.element);
+    this.legendSlot.replaceChildren(legend);
+    const say = (text: string) => void (this.said.textContent = text);
+    this.view = createView(kind, { chart, legend, say }, { store: this.store });
+    return this.view;
+  }
+
+  private showAround({ remarks, held, last, isEmpty, label }: Outcome, source: Source): void {
+    this.mark("data-mkg-points", held);
+    this.mark("data-mkg-last", last);
+    setText(this.title, metricOf(this.data, this.store));
+    this.waiting.show(isEmpty ? emptyStateText(this.data, this.store) : null);
+    this.stage.classList.toggle("mkg-is-empty", isEmpty);
+    this.legendSlot.hidden = isEmpty;
+    this.reset.hidden = this.store.get("zoom") === null || this.store.get("view") === "histogram";
+    setText(this.remarks, remarks.join(" "));
+    this.remarks.hidden = remarks.length === 0;
+    const chart = this.stage.firstElementChild;
+    if (chart) setAttribute(chart, "aria-label", label);
+    this.host.classList.toggle("mkg-is-dark", source.theme.dark);
+  }
+
+  private mark(name: string, value: number | null): void {
+    setAttribute(this.host, name, value === null ? null : String(value));
+  }
+
+  private followKernel(): void {
+    this.host.classList.toggle("mkg-is-disconnected", !this.store.get("connected"));
+    this.status.draw();
+  }
+
+  private saveCsv(): void {
+    const text = this.view?.csv(this.source()) ?? "";
+    saveFile(new Blob([text], { type: "text/csv;charset=utf-8" }), this.file("csv"));
+  }
+
+  private async savePng(): Promise<void> {
+    const { canvas } = this.view ?? {};
+    const { theme } = this.source();
+    const notes = this.remarks.textContent ? [this.remarks.textContent] : [];
+    const title = this.title.textContent ?? "";
+    try {
+      const [legend, ramp] = [this.view?.legend() ?? [], this.view?.ramp() ?? null];
+      const blob = canvas && (await pictureToPng({ title, canvas, legend, ramp, notes, theme }));
+      if (blob) saveFile(blob, this.file("png"));
+      this.store.set("notice", blob ? "" : "The picture is not drawn yet: try again in a moment.");
+    } catch {
+      // what went wrong may contain names from the model, so the text is fixed
+      this.store.set("notice", "The PNG file could not be made.");
+    }
+  }
+
+  private file(extension: string): string {
+    return fileName(metricOf(this.data, this.store) || "metrics", extension);
+  }
+}
+
+function setText(element: HTMLElement, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("div", className);
+  element.append(...children);
+  return element;
+}
+
+// The message in an empty panel: why there is nothing to draw, and code to copy so that there is.
+
+/** What an empty picture says. */
+interface EmptyStateText {
+  readonly text: string;
+  readonly code: string; // "" where nothing is to be written
+}
+
+const NOTHING: EmptyStateText = {
+  text: "Waiting for values: they appear with the first step that is recorded. The training tells the monitor its steps:",
+  code: `with monitor:
+    for step, batch in enumerate(batches):
+        ...  # forward, backward and the optimizer's step
+        monitor.track(step)`
+};
+const HISTOGRAMS: EmptyStateText = {
+  text: "No metric has recorded histograms yet. Ask the monitor for some, here of every 20th step:",
+  code: `monitor = mk.Monitor(model, {"*": [
+    ["WeightHistogram", "linear(20)"],
+    ["OutputHistogram", "linear(20)"],
+]})`
+};
+const LAYERS: EmptyStateText = {
+  text: "A heat map has one row for each layer, and no layer has been measured yet. Ask the monitor for a metric of layers:",
+  code: `monitor = mk.Monitor(model, {"*": ["OutputGradSndNorm", "OutputSndNorm"]})`
+};
+const PHASES: Readonly<Record<string, string>> = {
+  eval: `model.train(False)  # what model.eval does
+with torch.no_grad():
+    model(batch)
+monitor.track(step)`,
+  train: `model.train()
+loss_of(model(batch)).backward()
+monitor.track(step)`
+};
+
+function emptyStateText(data: MetricData, store: PanelStore): EmptyStateText {
+  const view = store.get("view");
+  const metric = metricOf(data, store);
+  const phase = store.get("phase");
+  if (data.isEmpty) return NOTHING;
+  const index = data.index(kindOf(view), metric);
+  if (!index && metric) return ofMetric(metric);
+  if (!index && view === "histogram") return HISTOGRAMS;
+  if (!index) return view === "heatmap" ? LAYERS : NOTHING;
+  const query = store.get("query");
+  const isSearched = view === "heatmap" && query !== "";
+  if (isSearched && !chosenModules(data, store).modules.some(module => matchesQuery(module, query)))
+    return { text: "No module that is drawn matches the search.", code: "" };
+  const hasPhase = index.series.some(series => phase === "both" || data.entries[series]?.phase === phase);
+  if (hasPhase) return NOTHING;
+  const text = `Waiting for values in the ${phase} phase: so far there are none of this metric. A pass in it is measured, too:`;
+  return { text, code: PHASES[phase] ?? "" };
+}
+
+/** A metric that was chosen by name and has not come. */
+function ofMetric(metric: string): EmptyStateText {
+  const text = "No values of this metric so far. If the monitor was not asked for it:";
+  return { text, code: `monitor = mk.Monitor(model, {"*": [${JSON.stringify(metric)}]})` };
+}
+
+const COPIED_FOR = 1500; // ms
+
+/** The words and the code in the middle of an empty picture. */
+class EmptyState {
+  readonly element = el("div", "mkg-metric-waiting");
+  private readonly disposers = new Disposers();
+  private readonly text = el("p", "mkg-metric-waiting-text");
+  private readonly code = el("code");
+  private readonly copy = button("mkg-button mkg-metric-copy", "Copy", "Copy these lines");
+  private readonly box = el("div", "mkg-metric-waiting-code");
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(notify: (text: string) => void) {
+    const lines = el("pre");
+    lines.append(this.code);
+    this.copy.prepend(icon("copy"));
+    this.box.append(lines, this.copy);
+    this.text.setAttribute("role", "status");
+    this.element.append(this.text, this.box);
+    this.disposers.add(
+      listen(this.copy, "click", () => void this.take(notify)),
+      () => clearTimeout(this.timer)
+    );
+  }
+
+  /** Null: there is a picture. */
+  show(empty: EmptyStateText | null): void {
+    const { text, code } = empty ?? { text: "", code: "" };
+    if (this.text.textContent !== text) this.text.textContent = text;
+    if (this.code.textContent !== code) this.code.textContent = code;
+    this.box.hidden = code === "";
+    this.element.hidden = empty === null;
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+  }
+
+  private async take(notify: (text: string) => void): Promise<void> {
+    const done = await copyText(this.code.textContent ?? "");
+    notify(done ? "Copied." : "The browser did not allow copying.");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => notify(""), COPIED_FOR);
+  }
+}
+
+// The alerts below the picture, the latest first; a click shows the metric and selects the module.
+
+const MAX_ROWS = 100;
+
+class AlertList {
+  private readonly disposers = new Disposers();
+  private readonly heading = el("div", "mkg-metric-alerts-heading");
+  private readonly list = el("ul", "mkg-metric-alerts");
+  private readonly more = el("div", "mkg-dim");
+  private built = "";
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly data: MetricData,
+    private readonly store: PanelStore
+  ) {
+    host.classList.add("mkg-metric-alert-box");
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Alerts");
+    this.list.setAttribute("aria-label", "Alerts, the latest first");
+    this.heading.setAttribute("role", "status");
+    host.append(this.heading, this.list, this.more);
+    host.hidden = true;
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  draw(runs: readonly string[]): void {
+    const { alertCount, alerts, structure } = this.data;
+    const built = `${alertCount} ${structure} ${runs.join("\n")}`;
+    if (built === this.built) return;
+    this.built = built;
+    this.host.hidden = alertCount === 0;
+    this.heading.textContent = counted(alertCount, "alert");
+    const latest = [...alerts]
+      .reverse()
+      .sort((a, b) => b.step - a.step)
+      .slice(0, MAX_ROWS);
+    this.list.replaceChildren(...latest.map(alert => this.entry(alert, runs)));
+    this.more.textContent = alertCount > latest.length ? `The latest ${MAX_ROWS} are listed.` : "";
+  }
+
+  private entry(alert: AlertMark, runs: readonly string[]): HTMLElement {
+    const entry = el("li");
+    const element = button("mkg-metric-alert", "");
+    const place = [`step ${stepText(alert.step)}`, ...(runs.length > 1 ? [runName(runs, alert.run)] : [])].join(" · ");
+    element.append(el("span", "mkg-metric-alert-step", place), nameSpan("mkg-metric-alert-text", alertMessage(alert)));
+    element.title = "Show this metric and select the module";
+    element.addEventListener("click", () => this.go(alert));
+    entry.append(element);
+    return entry;
+  }
+
+  private go({ metric, module }: AlertMark): void {
+    if (this.data.index("numbers", metric)) {
+      if (this.store.get("view") === "histogram") this.store.set("view", "lines");
+      this.store.set("metric", metric);
+    }
+    this.store.set("selected", module);
+  }
+}

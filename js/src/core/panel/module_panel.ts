@@ -1,0 +1,379 @@
+// The side panel of a model graph: everything that is known of the selected module.
+
+import "../../../style/side_panel.css";
+import { axesOf } from "../shared/model/axes";
+import { labelOf, valueOf } from "../shared/stage/color";
+import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
+import { dataflowOf } from "../shared/model/dataflow";
+import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { exactNumber } from "../shared/base/format";
+import type { Hierarchy } from "../shared/model/hierarchy";
+import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
+import { attributeSection, type FileActions, FilePanel } from "./file_panel";
+import { breakable, copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import type { Status, Tensor } from "../shared/payload/payload";
+import { reveal } from "../shared/model/expansion";
+import type { GraphStore } from "../shared/model/graph_store";
+import { below } from "../tree/tree_rows";
+import { push } from "../shared/base/multimap";
+
+const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
+const SAME = "identical structure, separate weights";
+const TOOLTIPS: ReadonlyMap<string, string> = new Map([
+  ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
+  ["own_params", "Parameters that belong to this very module, not to a module inside"],
+  ["bytes", "Space that parameters and buffers take, here and inside"],
+  ["output_bytes", "Space that the tensors take which this module gave, over all its calls"],
+  ["time", "Measured in a forward pass on the model's device, over all calls, with everything that is called inside"],
+  ["time_after", "The same as the plan would cut the model"]
+]);
+const IN_PLACE = ", at the same place";
+const STATUS: Readonly<Record<Status, string>> = {
+  same: `the same${IN_PLACE}`,
+  renamed: "the same under another name",
+  moved: "the same at another place",
+  changed: `built differently${IN_PLACE}`,
+  removed: "not there",
+  added: "only there"
+};
+
+const INSIDE = `changed inside${IN_PLACE}`;
+
+export class ModulePanel {
+  private readonly disposers = new Disposers();
+  private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
+  private readonly counterparts: Counterparts | undefined; // in a comparison
+  private readonly marks: readonly (Mark | null)[] | undefined;
+  private readonly copier: Copier;
+  private readonly file: FilePanel | null;
+  private whole: string | null = null; // the axis of which all members are listed
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly h: Hierarchy,
+    private readonly store: GraphStore,
+    actions: FileActions = {}
+  ) {
+    const { file } = h.payload;
+    this.file = file ? new FilePanel(h, file, actions, () => this.render()) : null;
+    this.copier = new Copier(store);
+    host.classList.add("mkg-side-panel");
+    host.setAttribute("role", "region");
+    host.setAttribute("aria-label", "Selected module");
+    this.usedAs = usesByTarget(h);
+    this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
+    this.marks = changeMarks(h);
+    for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
+      this.disposers.add(store.on(key, () => this.render()));
+    }
+    this.disposers.add(listen(host, "click", event => this.clicked(event)));
+    this.render();
+  }
+
+  dispose(): void {
+    this.copier.dispose();
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  private render(): void {
+    const path = this.store.get("selected");
+    const node = path === null ? undefined : this.h.find(path);
+    setAttribute(this.host, "data-mkg-path", node === undefined ? null : path);
+    const content = node === undefined ? this.overview(path) : this.sections(node);
+    this.host.replaceChildren(...this.activeAxis(), ...content);
+  }
+
+  private activeAxis(): HTMLElement[] {
+    const axis = this.store.get("axis");
+    return activeAxis(this.h, this.store, axis !== null && axis === this.whole);
+  }
+
+  /** Nothing is selected: what to do, and of a traced model its axes. */
+  private overview(path: string | null): HTMLElement[] {
+    const axes = path === null ? axesOf(this.h) : null;
+    const about = path === null ? (this.file?.about(true) ?? []) : [];
+    return [this.invitation(path), ...about, ...(axes ? axisList(axes, 0, this.store.get("axis")) : [])];
+  }
+
+  private invitation(path: string | null): HTMLElement {
+    const text =
+      path === null
+        ? "Click a module to see what it is made of. Double-click or press Enter to open it."
+        : "This model has no module with the selected path.";
+    return el("p", "mkg-empty", text);
+  }
+
+  private sections(node: number): HTMLElement[] {
+    return [
+      this.heading(node),
+      ...this.warnings(node),
+      ...this.operator(node),
+      ...(node === 0 && this.file ? this.file.about(false) : []),
+      this.numbers(node),
+      ...this.traffic(node),
+      ...this.built(node),
+      ...this.relations(node),
+      this.identity(node)
+    ];
+  }
+
+  /** Of a traced model first what its tensors are made of, as that is what a trace is for. */
+  private built(node: number): HTMLElement[] {
+    const [settings, tensors, axes] = [this.settings(node), this.tensors(node), this.axes(node)];
+    return axesOf(this.h) ? [...tensors, ...axes, ...settings] : [...settings, ...tensors];
+  }
+
+  private heading(node: number): HTMLElement {
+    const { h } = this;
+    const head = el("header", "mkg-panel-head");
+    head.append(nameSpan("mkg-panel-class", h.isKind(node) ? h.name(node) : h.className(node)));
+    const line = el("div", "mkg-panel-path");
+    line.append(nameSpan("mkg-path", node === 0 ? "(the whole model)" : h.path(node)));
+    line.append(copyButton("Copy path", h.path(node)));
+    head.append(line);
+    if (this.hasInside(node) && node !== this.store.get("focus") && node !== 0) {
+      const focus = button(
+        "mkg-button mkg-focus",
+        "Show only the inside",
+        "Fill the canvas with what is inside this module"
+      );
+      focus.dataset.mkgFocus = String(node);
+      head.append(focus);
+    }
+    return head;
+  }
+
+  /** Modules; in the view of operators these too. */
+  private hasInside(node: number): boolean {
+    const flow = this.store.get("view") === "operators" ? dataflowOf(this.h) : null;
+    return this.h.isContainer(node) || (flow?.callsOf(node).some(call => flow.operators(call) > 1) ?? false);
+  }
+
+  private warnings(node: number): HTMLElement[] {
+    const lists = [
+      ["mkg-marks", this.h.marks(node)],
+      ["mkg-block", this.h.blocks(node)]
+    ] as const;
+    return lists.flatMap(([name, texts]) => {
+      const list = el("ul", name);
+      for (const text of texts) list.append(el("li", "", text));
+      return texts.length ? [list] : [];
+    });
+  }
+
+  private numbers(node: number): HTMLElement {
+    const { h } = this;
+    const facts = new Facts();
+    this.addNumber(facts, node, "params", "Parameters");
+    if (h.isContainer(node)) this.addNumber(facts, node, "own_params", "of them its own");
+    this.addNumber(facts, node, "bytes", "Memory");
+    addFlops(h, facts, node);
+    for (const column of Object.keys(h.payload.columns)) {
+      if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow))
+        this.addNumber(facts, node, column, capital(labelOf(h, column)));
+    }
+    const colorBy = this.store.get("colorBy");
+    if (colorBy === "overlay" || colorBy === "pruned") {
+      const shown = valueOf(h, this.store, node);
+      if (shown && shown.value !== null) facts.number(capital(labelOf(h, colorBy)), shown.value, colorBy, shown.note);
+    }
+    const same = h.column("occurrences")?.[node] ?? 1;
+    facts.text("Occurrences", same === 1 ? "only here" : `${exactNumber(same)} in this model`);
+    const fold = h.fold(node);
+    if (fold) {
+      const place = `number ${exactNumber(below(fold.members, node) + 1)} of ${exactNumber(fold.count)}`;
+      const how = fold.kind === "exact" ? SAME : "differ only in sizes";
+      const parts = [place, how, fold.label === SAME ? "" : fold.label];
+      facts.text("Folded", parts.filter(Boolean).join(" · "));
+    }
+    this.addComparison(facts, node);
+    return section("", facts.list);
+  }
+
+  private addComparison(facts: Facts, node: number): void {
+    const { compare } = this.h.payload;
+    if (!compare) return;
+    const there = this.counterparts?.path(node);
+    const isElsewhere = there !== undefined && there !== this.h.path(node); // such as behind a prefix
+    const said = this.marks?.[node] === "changed inside" ? INSIDE : STATUS[compare.left[node]];
+    facts.text("In the other model", isElsewhere ? said.replace(IN_PLACE, "") : said);
+    if (isElsewhere) facts.text("Its path there", there || "the model itself", "mkg-code");
+  }
+
+  private addNumber(facts: Facts, node: number, column: string, label: string): void {
+    if (!this.h.column(column)) return;
+    const raw = this.h.payload.columns[column][node];
+    const value = this.h.column(column)?.[node];
+    if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, TOOLTIPS.get(column));
+  }
+
+  private operator(node: number): HTMLElement[] {
+    const flow = dataflowOf(this.h);
+    const step = this.store.get("operator");
+    const owner = flow && step !== null ? flow.payload.calls.node[flow.payload.steps.call[step]] : -1;
+    if (!flow || step === null || owner !== node) return [];
+    return [operatorSection(flow, step, attributeSection(this.h.payload.file, step))];
+  }
+
+  private traffic(node: number): HTMLElement[] {
+    const flow = dataflowOf(this.h);
+    return flow ? trafficSection(flow, node) : [];
+  }
+
+  private axes(node: number): HTMLElement[] {
+    const axes = axesOf(this.h);
+    return axes ? axisList(axes, node, this.store.get("axis")) : [];
+  }
+
+  private settings(node: number): HTMLElement[] {
+    const here = new Map(this.h.hyper(node).map(([name, value]) => [name, settingText(value)]));
+    const there = this.counterparts?.hyper(node)?.map(([name, value]) => [name, settingText(value)] as const);
+    return this.table("Settings", "Value", here, there && new Map(there));
+  }
+
+  private tensors(node: number): HTMLElement[] {
+    if (this.file && !this.counterparts) return this.file.tensors(node);
+    const axes = this.counterparts ? null : axesOf(this.h);
+    if (axes) return axisTensors(this.h, axes, node, this.store.get("axis"));
+    const named = ([name, role, shape]: Tensor) =>
+      [role === "buffer" ? `${name} (buffer)` : name, shapeText(shape)] as const;
+    const there = this.counterparts?.tensors(node)?.map(named);
+    return this.table("Tensors of its own", "Shape", new Map(this.h.tensors(node).map(named)), there && new Map(there));
+  }
+
+  /** Names and values; beside what the other model has, where that differs. */
+  private table(
+    title: string,
+    what: string,
+    here: ReadonlyMap<string, string>,
+    there: ReadonlyMap<string, string> = here
+  ): HTMLElement[] {
+    const names = [...new Set([...here.keys(), ...there.keys()])];
+    const differ = names.some(name => here.get(name) !== there.get(name));
+    const rows = names.map(name => {
+      const values = differ ? [here.get(name), there.get(name)] : [here.get(name)];
+      const className = values[0] === values[values.length - 1] ? "mkg-code" : "mkg-code mkg-differs";
+      return [breakable("mkg-name", name), ...values.map(value => nameSpan(className, value ?? "–"))];
+    });
+    if (!rows.length) return [];
+    return [section(title, table(differ ? ["Name", "Here", "There"] : ["Name", what], rows))];
+  }
+
+  /** What else points at the same module or tensor. */
+  private relations(node: number): HTMLElement[] {
+    const { h } = this;
+    const lines: HTMLElement[] = [];
+    for (const use of this.usedAs.get(node) ?? []) {
+      lines.push(
+        this.relation(
+          use.kind === "cycle" ? "is also reached again as " : "is also used as ",
+          use.slot,
+          " in ",
+          use.parent
+        )
+      );
+    }
+    for (const link of h.links(node)) {
+      lines.push(
+        this.relation(
+          "its slot ",
+          link.slot,
+          link.kind === "cycle" ? " leads back to " : " is the same module as ",
+          link.target
+        )
+      );
+    }
+    for (const tie of h.tied(node)) {
+      lines.push(this.relation("its tensor ", tie.name, ` is the same as ${tie.otherName} of `, tie.other));
+    }
+    if (!lines.length) return [];
+    const list = el("ul", "mkg-relations");
+    list.append(...lines);
+    return [section("Shared", foldedWhenLong(lines.length, "connection", list))];
+  }
+
+  private relation(before: string, name: string, between: string, target: number): HTMLElement {
+    const line = el("li");
+    const label = target === 0 ? "the whole model" : this.h.path(target);
+    const link = button("mkg-link", "", "Select this module");
+    link.append(nameSpan("", label));
+    link.dataset.mkgTarget = String(target);
+    line.append(before, nameSpan("mkg-code", name), between, link);
+    return line;
+  }
+
+  private identity(node: number): HTMLElement {
+    const { h } = this;
+    const facts = new Facts();
+    const isTitle = node === 0 && h.payload.file?.name === h.qualifiedName(node);
+    if (isTitle) facts.text("Class", kindText(""));
+    else if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
+    else facts.add("Class", breakable("mkg-code", h.qualifiedName(node)));
+    const source = h.source(node);
+    if (source) facts.text("Source", source, "mkg-code");
+    if (!h.payload.file) this.addFingerprint(facts, node); // of a file the page and the kernel count another one
+    return section("Identity", facts.list);
+  }
+
+  private addFingerprint(facts: Facts, node: number): void {
+    const { h } = this;
+    const digest = h.digest(node);
+    if (digest) {
+      facts.text("Display name", h.entityName(node), "mkg-code");
+      const line = el("span", "mkg-panel-path");
+      const short = el("span", "mkg-code mkg-digest", digest);
+      short.title = "Modules with the same fingerprint have the same structure";
+      line.append(short, copyButton("Copy fingerprint", digest));
+      facts.add("Fingerprint", line);
+    } else {
+      facts.text("Fingerprint", "none: this module cannot be fingerprinted");
+    }
+  }
+
+  private clicked(event: MouseEvent): void {
+    const target = event.target instanceof Element ? event.target.closest<HTMLElement>("button") : null;
+    if (!target) return;
+    const { mkgCopy, mkgTarget, mkgFocus, mkgAxis, mkgMembers } = target.dataset;
+    if (mkgMembers !== undefined) this.showMembers(this.whole === mkgMembers ? null : mkgMembers);
+    if (mkgAxis !== undefined) this.store.set("axis", this.store.get("axis") === mkgAxis ? null : mkgAxis);
+    if (mkgCopy !== undefined) void this.copier.copy(target, mkgCopy);
+    if (mkgTarget !== undefined) this.select(Number(mkgTarget));
+    if (mkgFocus !== undefined) this.store.set("focus", Number(mkgFocus));
+  }
+
+  private showMembers(axis: string | null): void {
+    this.whole = axis;
+    this.render();
+    this.host.querySelector<HTMLElement>(".mkg-members-more")?.focus();
+  }
+
+  private select(node: number): void {
+    const path = this.h.path(node);
+    reveal(this.h, this.store, path);
+    this.store.set("selected", path);
+  }
+}
+
+/** Of a module of a file. */
+function kindText(word: string): string {
+  return word === "" ? "not told by the file" : `${word}, by its tensors: the file tells none`;
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+interface Use {
+  readonly parent: number;
+  readonly slot: string;
+  readonly kind: "shared" | "cycle";
+}
+
+function usesByTarget(h: Hierarchy): Map<number, Use[]> {
+  const uses = new Map<number, Use[]>();
+  for (const [parent, slot, target, kind] of h.payload.links) {
+    push(uses, target, { parent, slot, kind });
+  }
+  return uses;
+}
