@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from torch import nn
 
+from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flattened_parts
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.plan.planner import Planner
@@ -52,11 +53,11 @@ log = logging.getLogger("modulekg_widgets")
 
 def config_constrained_plan(planner: Planner) -> PruningPlan:
     """The plan that the configuration can express; the unconstrained plan if there is none."""
-    numbers = _numbers_that_build(planner.graph.model)
+    numbers = numbers_of_model(planner.graph.model)
     return planner.plan() if numbers is None else _ConfigPlanner(planner, numbers).plan()
 
 
-def _numbers_that_build(model: nn.Module) -> ConfigNumbers | None:
+def numbers_of_model(model: nn.Module) -> ConfigNumbers | None:
     """The numbers of the configuration; None if there is none that builds the model as it is."""
     try:
         model = unwrapped(model)
@@ -69,6 +70,49 @@ def _numbers_that_build(model: nn.Module) -> ConfigNumbers | None:
         log.debug("the configuration does not build the model: %s", error)
         return None
     return numbers if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
+
+
+def read_dims(planner: Planner, numbers: ConfigNumbers) -> dict[FactKey, Term]:
+    """The terms of the dimensions that the traced pass reads, by the facts of their sizes."""
+    graph, facts = planner.graph, numbers.base.facts
+    unread = set(graph.unread)
+    return {
+        key: find(term)
+        for node in dict.fromkeys(graph.state.values()) if node not in unread
+        for at, term in enumerate(planner.axes.inference.dims(node))
+        for key in [("size", name, at) for name in node.names if ("size", name, at) in facts][:1]
+    }  # fmt: skip
+
+
+class ConfigComparison:
+    """Compares the model that a plan leaves with the one that a configuration builds."""
+
+    def __init__(self, graph: DataflowGraph, numbers: ConfigNumbers) -> None:
+        self.graph = graph
+        self.numbers = numbers
+
+    def compare(
+        self, planner: Planner, plan: PruningPlan, built: CandidateConfig, wanted: ModelSignature | None = None
+    ) -> tuple[PruningPlan, list[FactKey]]:
+        """The plan and the differences; parameters that the pass does not read follow the configuration."""
+        wanted = wanted or self.cut_signature(plan)
+        others = self._differences(built, wanted)
+        if others:
+            here, there = wanted.facts, built.signature.facts
+            more = unused_parameter_edits(self.graph, plan.edits, differing_facts(here, there), here, there)
+            longer = None if more is None else planner.with_unused_parameters(plan, more)
+            if longer is not None and not self._differences(built, self.cut_signature(longer)):
+                return longer, []
+        return plan, others
+
+    def cut_signature(self, plan: PruningPlan) -> ModelSignature:
+        """The signature of the cut model without weights."""
+        twin = build_with_empty_weights(self.numbers.origin.build)
+        plan.cut(twin)
+        return ModelSignature.of(twin)
+
+    def _differences(self, built: CandidateConfig, wanted: ModelSignature) -> list[FactKey]:
+        return mismatches(built, wanted, lambda name: wanted.by_name[name].tensor)
 
 
 @dataclass
@@ -132,15 +176,7 @@ class _ConfigPlanner:
 
     @cached_property
     def dims(self) -> dict[FactKey, Term]:
-        """The terms of the dimensions that the traced pass reads, by the facts of their sizes."""
-        graph, facts = self.free.graph, self.numbers.base.facts
-        unread = set(graph.unread)
-        return {
-            key: find(term)
-            for node in dict.fromkeys(graph.state.values()) if node not in unread
-            for at, term in enumerate(self.axes.inference.dims(node))
-            for key in [("size", name, at) for name in node.names if ("size", name, at) in facts][:1]
-        }  # fmt: skip
+        return read_dims(self.free, self.numbers)
 
     def constraints(self) -> ConfigConstraints:
         """What the configuration ties and what it leaves whole."""
@@ -173,7 +209,7 @@ class _ConfigPlanner:
         """An equation for each dimension: its axes lose together what its numbers lose."""
         variable = self._variable_numbers(cut)
         for key, term in self.dims.items():
-            parts = _factors(term, cut)
+            parts = factors(term, cut)
             moving = {each: each.exponent(key) for each in variable if key in each.sizes}
             if parts is None or None in moving.values():
                 continue
@@ -209,28 +245,15 @@ class _ConfigPlanner:
             for reason, term in first.items()
         )
 
-    # --------------------------------------------------------- proof
-
     def _checked(self, planner: Planner, plan: PruningPlan) -> _CheckedPlan:
-        """The plan with what the configuration says of it; parameters that the pass does not read follow."""
-        wanted = self._cut_signature(plan)
+        """The plan with what the configuration says of it."""
+        comparison = ConfigComparison(planner.graph, self.numbers)
+        wanted = comparison.cut_signature(plan)
         change, built = self.numbers.fitting(wanted, unused_facts(planner.graph, wanted.facts))
         if built is None:
             return _CheckedPlan(plan, change, [], describe_mismatch([]))
-        others = _mismatches(built, wanted)
-        if others:
-            here, there = wanted.facts, built.signature.facts
-            more = unused_parameter_edits(planner.graph, plan.edits, differing_facts(here, there), here, there)
-            longer = None if more is None else planner.with_unused_parameters(plan, more)
-            if longer is not None and not (still := _mismatches(built, self._cut_signature(longer))):
-                plan, others = longer, still
+        plan, others = comparison.compare(planner, plan, built, wanted)
         return _CheckedPlan(plan, change, others, describe_mismatch(others) if others else "")
-
-    def _cut_signature(self, plan: PruningPlan) -> ModelSignature:
-        """The signature of the cut model without weights."""
-        twin = build_with_empty_weights(self.numbers.origin.build)
-        plan.cut(twin)
-        return ModelSignature.of(twin)
 
     # --------------------------------------------------------- what the configuration does not say
 
@@ -262,9 +285,9 @@ class _ConfigPlanner:
         """Keep the smallest axes of the module whose size or attribute no number says."""
         cut = {each.name for each in checked.plan.axes}
         for kind, path, *_ in checked.mismatches:
-            home = path.rpartition(".")[0] if kind == "size" else path
+            home = str(path).rpartition(".")[0] if kind == "size" else path
             inside = {
-                atom for key, term in self.dims.items() if key[1].startswith(f"{home}.")
+                atom for key, term in self.dims.items() if str(key[1]).startswith(f"{home}.")
                 for atom in atoms(term) if atom in self.terms and self.axes.of(atom).name in cut
             }  # fmt: skip
             if inside:
@@ -299,10 +322,6 @@ class _ConfigPlanner:
         return sorted(found, key=lambda atom: -atom.size)
 
 
-def _mismatches(built: CandidateConfig, wanted: ModelSignature) -> list[FactKey]:
-    return mismatches(built, wanted, lambda name: wanted.by_name[name].tensor)
-
-
 def _with_note(plan: PruningPlan, reason: str) -> PruningPlan:
     note = f"layers='uniform': mk.load_pretrained alone will load the model, for {printable(reason, 300)}"
     return replace(plan, notes=(*plan.notes, note))
@@ -316,14 +335,14 @@ def _part_sizes(term: Term) -> set[int]:
     return {size for size in found - {1} if term.size % size == 0}
 
 
-def _factors(term: Term, cut: AbstractSet[Term]) -> list[Term] | None:
+def factors(term: Term, cut: AbstractSet[Term]) -> list[Term] | None:
     """The cut axes that a dimension is a multiple of; None if its parts are of different ones."""
     term = find(term)
     if cut.isdisjoint(atoms(term)):
         return []
     if term.kind == ATOM:
         return [term]
-    parts = [_factors(part, cut) for part in flattened_parts(term)]
+    parts = [factors(part, cut) for part in flattened_parts(term)]
     if term.kind == PRODUCT:
         return None if None in parts else [atom for each in parts for atom in each or ()]
     alike = all(part is not None and Counter(part) == Counter(parts[0] or ()) for part in parts)

@@ -16,6 +16,8 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proof.operator_proofs import prove
@@ -31,7 +33,7 @@ from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
 from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, round_up
-from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import explicit_axes, extend_to_groups
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis, explicit_axes, extend_to_groups
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
@@ -107,6 +109,13 @@ class Planner:
     def with_request(self, request: Request, config_constraints: ConfigConstraints) -> Planner:
         """A planner of another request for the same trace."""
         return Planner(self.traced_graph, request, config_constraints, self)
+
+    def with_counts(self, counts: Mapping[Term, int]) -> Planner:
+        """A planner for as many remaining indices of these axes."""
+        other = Planner(self.traced_graph, self.request, template=self)
+        other.explicit = {term: ExplicitAxis(count, np.empty(0, dtype=np.int64)) for term, count in counts.items()}
+        other.repair.explicit_axes = frozenset(other.explicit)
+        return other
 
     def plan(self) -> PruningPlan:
         if LATENCY in (self.request.target or {}):

@@ -27,7 +27,6 @@ from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, config_document
 from modulekg_widgets.engine.pruning.saving.model_signature import (
-    CONFIG,
     SIZE_FACTS,
     FactKey,
     ModelSignature,
@@ -158,11 +157,13 @@ class ConfigNumbers:
                 self._effect(path)
 
     def _own_size(self, key: FactKey) -> tuple[int]:
-        return (self.base.facts[key],)
+        size = self.base.facts[key]
+        assert isinstance(size, int)
+        return (size,)
 
     def _quotients(self, key: FactKey) -> set[float]:
         """What the numbers that a fact follows have to be divided by for it."""
-        size = self.base.facts[key]
+        (size,) = self._own_size(key)
         return {each.value // size for each in self.effects if key in each.sizes and each.value % size == 0} - {1}
 
     def _follows(self, key: FactKey, value: float) -> bool:
@@ -224,8 +225,7 @@ class ConfigNumbers:
 
     def _other_values(self, value: int) -> list[int]:
         """Other values of a number that divide and are divided as before, those first that no other number has."""
-        halves = [value // factor for factor in (2, 4) if value % factor == 0] or [1]
-        found = [*halves[:1], 2 * value, *halves[1:], 4 * value]
+        found = [value // 2 if value % 2 == 0 else 1, 2 * value, 4 * value]
         return sorted(found, key=self._integers.__contains__)
 
     @cached_property
@@ -295,11 +295,13 @@ class ConfigNumbers:
 
     def _explain_facts(self, differing: Iterable[FactKey]) -> None:
         base = self.base.facts
-        self.explain({key: (base[key],) for key in differing if type(base.get(key)) is int and key[0] in SIZE_FACTS})
+        sizes = [key for key in differing if type(base.get(key)) is int and key[0] in SIZE_FACTS]
+        self.explain({key: self._own_size(key) for key in sizes})
 
     def _changed_in(self, wanted: ModelSignature) -> ConfigChange:
         """The changes that a cut has made in the configuration of the model itself, as counts of layers."""
-        before, after = dict(leaves(self.origin.config)), leaves(config_document(getattr(wanted.model, CONFIG)))
+        config: Any = wanted.model.config
+        before, after = dict(leaves(self.origin.config)), leaves(config_document(config))
         changed = {path: value for path, value in after if path in before and before[path] != value}
         lists = {path for path, value in changed.items() if isinstance(value, list)}
         return {path: value for path, value in changed.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -27,8 +27,8 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import (
     named_unregistered_tensors,
 )
 
-FactKey: TypeAlias = tuple[Any, ...]  # kind, path, and name or dimension
-Facts: TypeAlias = dict[FactKey, Any]  # what is compared
+FactKey: TypeAlias = "tuple[str | int, ...]"  # kind, path, and name or dimension
+Facts = dict[FactKey, object]  # what is compared
 CONFIG = "config"  # where models of transformers keep what they were built from
 SELF = "self"
 SIZE_FACTS = ("size", "attribute", "length")  # the kinds of facts that a size can be
