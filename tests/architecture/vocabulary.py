@@ -116,7 +116,7 @@ PLAIN = _words("""
     remaining removable removal remove removed renumber reopened reordered repair repeated replace replaceable
     replicated report reset resizer resizing rewrite safe same save second separate separated set setting share
     shared short shortened show side similar single skipped sliced slow small spaced stance start stop store suggest
-    suggestion to too tracked trusted try uncalled uncaptured unchanged undecided underlying undo unique unknown
+    suggestion to too trusted try uncalled uncaptured unchanged undecided underlying undo unique unknown
     unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused unwritable unzero up
     upcast update updated use used weak when whole with without word work working wrapped writable write writing
     wrong

@@ -7,7 +7,7 @@ import { MapsFeed } from "../core/forward/maps_feed";
 import { RevealedShapes } from "../core/forward/quiz";
 import { createModelGraph } from "../core/graph/model_graph";
 import { createKnowledgeExplorer } from "../core/knowledge/explorer";
-import { ExplorerStore } from "../core/knowledge/data/state";
+import { ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
 import { createMaskEditor } from "../core/masks/editor";
 import { Session } from "../core/masks/session/session";
 import { EditorStore } from "../core/masks/session/editor_context";
@@ -97,7 +97,7 @@ describe("hostile payloads", () => {
     const payload = rawKnowledge();
     await fuzz(2, (random, run) => {
       const store = new ExplorerStore({
-        view: (["graph", "tree", "table", "matrix", "frequency"] as never[])[run % 5]
+        view: VIEW_NAMES[run % VIEW_NAMES.length]
       });
       const explorer = createKnowledgeExplorer(host, mutant(payload, random), store);
       return () => explorer.dispose();
