@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from modulekg_widgets.engine.errors import StoreError
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
@@ -23,8 +22,8 @@ def add_model(
     self: GraphParts,
     model: ModelLike,
     name: str | None = None,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
 ) -> str:
     """Add every module of `model`; one of the same name is replaced, its jobs stay.
 
@@ -92,7 +91,7 @@ def add_contents(self: GraphParts, contents: Contents) -> None:
         writer.add(contents)
 
 
-def add_dataset(self: GraphParts, name: str, **properties: Any) -> str:
+def add_dataset(self: GraphParts, name: str, **properties: object) -> str:
     """Add a data set, or give the one of that name other properties.
 
     Parameters
@@ -121,7 +120,7 @@ def add_dataset(self: GraphParts, name: str, **properties: Any) -> str:
     return f"DataSet:{name}"
 
 
-def add_user(self: GraphParts, name: str, **properties: Any) -> str:
+def add_user(self: GraphParts, name: str, **properties: object) -> str:
     """Add a user, or give the one of that name other properties.
 
     Parameters
@@ -160,7 +159,7 @@ def add_job(
     started: jobs.TimeLike = None,
     ended: jobs.TimeLike = None,
     name: str | None = None,
-    **properties: Any,
+    **properties: object,
 ) -> str:
     """Add a training run of `model` on `dataset` by `user`; a job of the same name is replaced.
 
@@ -316,5 +315,5 @@ def _without_model(known: Contents, name: str) -> Contents | None:
 
 def _jobs_without(known: Contents, end: str, name: str) -> dict[str, JobNode]:
     """Returns the jobs; those of a removed node without it."""
-    gone: dict[str, Any] = {end: None}
+    gone: dict[str, object] = {end: None}
     return {key: replace(job, **gone) if getattr(job, end) == name else job for key, job in known.jobs.items()}

@@ -21,7 +21,7 @@ import html
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import networkx as nx
 from torch import nn
@@ -37,7 +37,7 @@ from modulekg_widgets.engine.errors import (
 from modulekg_widgets.engine.identity.levels import checked_level_method
 from modulekg_widgets.engine.knowledge import editing, importers
 from modulekg_widgets.engine.knowledge.exchange import read_contents
-from modulekg_widgets.engine.knowledge.facts.contents import Contents
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.property_values import encode
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode, checked_scheme
 from modulekg_widgets.engine.knowledge.facts.usage import unknown_name_error
@@ -49,6 +49,8 @@ from modulekg_widgets.engine.knowledge.store.database import Location, checked_e
 # -------------------- Merging of two graphs with a policy for nodes of the same name and other contents
 
 
+NamedNode: TypeAlias = ModelNode | DataSetNode | UserNode | JobNode
+Node = TypeVar("Node", bound=NamedNode)
 NODE_GROUPS = {"model": "models", "data set": "datasets", "user": "users", "job": "jobs"}
 
 
@@ -76,16 +78,16 @@ def resolve_conflicts(ours: Contents, theirs: Contents, on_conflict: str) -> Con
     return replace(theirs, modules=modules, **fresh)
 
 
-def _conflicts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def _conflicts(ours: Mapping[str, NamedNode], theirs: Mapping[str, NamedNode]) -> list[str]:
     return [name for name, node in theirs.items() if name in ours and not _is_same_node(ours[name], node)]
 
 
-def _is_same_node(one: Any, other: Any) -> bool:
+def _is_same_node(one: NamedNode, other: NamedNode) -> bool:
     """True if the nodes are equal, with NaN equal to NaN."""
     return one == other or (not isinstance(one, ModelNode) and encode(asdict(one)) == encode(asdict(other)))
 
 
-def _without_known(theirs: Mapping[str, Any], ours: Mapping[str, Any], but: list[str]) -> dict[str, Any]:
+def _without_known(theirs: Mapping[str, Node], ours: Mapping[str, Node], but: list[str]) -> dict[str, Node]:
     """Returns the nodes that only `theirs` has, and those that replace ours."""
     return {name: node for name, node in theirs.items() if name not in ours or name in but}
 
@@ -370,7 +372,7 @@ class KnowledgeGraph:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.repository.store.url is None:
             raise StoreError("a graph in memory stays in its process: give it a store, or send its contents()")
         return (

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.knowledge.editing import add_contents
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.repository import GraphParts
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from modulekg_widgets.engine.knowledge.imports.result_tables import AddedResults
 
 
 def add_results(
     self: GraphParts,
-    table: Any,
+    table: pd.DataFrame | str | os.PathLike[str],
     dataset: str | None = None,
     target: str | None = None,
     *,

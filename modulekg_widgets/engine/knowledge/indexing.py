@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Any
 
 import torch
 from torch import nn
@@ -120,8 +119,8 @@ def _build_model(builder: Builder) -> nn.Module:
         return builder()
 
 
-def _by_name(builders: Any) -> dict[str, Builder]:
-    named: dict[str, Any]
+def _by_name(builders: object) -> dict[str, Builder]:
+    named: dict[str, Builder]
     if isinstance(builders, Mapping):
         named = dict(builders)
     elif isinstance(builders, Iterable) and not isinstance(builders, str):
@@ -142,7 +141,7 @@ def _by_name(builders: Any) -> dict[str, Builder]:
     return named
 
 
-def _name_of(builder: Any) -> str:
+def _name_of(builder: object) -> str:
     return str(getattr(builder, "__name__", "<none>"))
 
 
@@ -271,5 +270,5 @@ def _use_one_thread() -> None:
 def _indexing_error(failures: Mapping[str, str], total: int) -> IndexingError:
     lines: list[str] = [f"{printable(name)}: {reason}" for name, reason in list(failures.items())[:5]]
     more = [f"and {len(failures) - len(lines)} more, see .failures"] if len(failures) > len(lines) else []
-    message: Any = "; ".join([*lines, *more])
+    message = "; ".join([*lines, *more])
     return IndexingError(f"{len(failures)} of {total} models could not be indexed: {message}", dict(failures))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import pandas as pd
@@ -15,6 +15,9 @@ from modulekg_widgets.engine.knowledge.analysis.containment import Containment, 
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 from modulekg_widgets.engine.knowledge.facts.usage import structures_at_level
+
+if TYPE_CHECKING:
+    import igraph
 
 DAMPING = 0.85
 Measure = Callable[[Containment], Sequence[float]]
@@ -26,7 +29,7 @@ def centrality(graph: Containment, measure: str) -> list[float]:
     return [float(value) for value in by[measure](graph)] if graph.keys else []
 
 
-def _igraph(graph: Containment) -> Any:
+def _igraph(graph: Containment) -> igraph.Graph:
     import igraph
 
     return igraph.Graph(

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain, groupby
-from typing import Any
 
 import networkx as nx
 import pandas as pd
@@ -20,6 +19,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint,
 from modulekg_widgets.engine.identity.fingerprint import display_name
 from modulekg_widgets.engine.knowledge.analysis.containment import children
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, copy_values
+from modulekg_widgets.engine.knowledge.facts.property_values import PropertyValue
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 
@@ -28,7 +28,7 @@ NAME_MARKS = {1: "*", 2: "**"}  # between class and digits in the name of a type
 _VERSION = b"module type 1"
 ABSENT = "(absent)"  # stands for the value of a hyper-parameter that a module does not have
 
-Values = dict[str, Any]
+Values = dict[str, PropertyValue]
 _ValueKey = tuple[str, str]
 # values of one type that are equal are written alike; an int may equal a bool
 _BY_EQUALITY = frozenset((str, int, bool, type(None)))
@@ -103,21 +103,21 @@ def most_frequent(members: Iterable[Values], weights: Iterable[int]) -> Values:
     return mode
 
 
-def _most_frequent_value(values: list[Any], weights: list[int]) -> tuple[Any, int]:
+def _most_frequent_value(values: list[PropertyValue], weights: list[int]) -> tuple[PropertyValue, int]:
     """Returns the preferred value and its number."""
     texts = values if _is_equality_exact(values) else [value_key(value) for value in values]
     counts = Counter(texts)
     most = max(counts.values())
     best = [text for text, count in counts.items() if count == most]
     if len(best) > 1:
-        sums: Counter[Any] = Counter()
+        sums: Counter[PropertyValue] = Counter()
         for text, weight in zip(texts, weights, strict=True):
             sums[text] += weight
         best.sort(key=lambda text: (-sums[text], value_key(text) if texts is values else text))
     return values[texts.index(best[0])], most
 
 
-def _is_equality_exact(values: Collection[Any]) -> bool:
+def _is_equality_exact(values: Collection[PropertyValue]) -> bool:
     """True if equal values of these types are also written alike."""
     kinds = set(map(type, values))
     if kinds == {tuple}:
@@ -125,18 +125,18 @@ def _is_equality_exact(values: Collection[Any]) -> bool:
     return any(kinds <= told_apart for told_apart in _DISTINGUISHABLE)
 
 
-def is_same_value(one: Any, other: Any) -> bool:
+def is_same_value(one: object, other: object) -> bool:
     """True if two plain values have the same type and text."""
     kind = type(one)
     return kind is type(other) and (one == other if kind in _BY_EQUALITY else value_key(one) == value_key(other))
 
 
-def value_key(value: Any) -> _ValueKey:
+def value_key(value: object) -> _ValueKey:
     """Returns a key of a plain value: 1, 1.0 and True differ, a NaN equals itself."""
     return type(value).__name__, repr(value)
 
 
-def _checked(level: Any) -> int:
+def _checked(level: PropertyValue) -> int:
     if level not in LEVELS:
         hint = closest_match_hint(str(level), map(str, LEVELS))
         raise UnknownNameError(f"there is no level {printable(str(level))!r} of types: {hint}")
@@ -239,7 +239,7 @@ class IsA:
 
     fingerprint: str
     type: str  # the key of the type
-    differs: dict[str, Any]
+    differs: Values
 
 
 def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:

@@ -7,10 +7,11 @@ notebook shows; pyplot and its current figure are left alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -20,6 +21,8 @@ from modulekg_widgets.engine.palette import PALETTE
 from modulekg_widgets.engine.registry import Registry
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
 
@@ -27,9 +30,19 @@ if TYPE_CHECKING:
 
 
 MAX_LABEL_LENGTH = 40  # characters of a label
+
+
+class TextOptions(TypedDict):
+    """Options of matplotlib for a text."""
+
+    parse_math: bool
+    usetex: bool
+
+
 # names are any text: never a formula or a TeX source
-TEXT_OPTIONS: dict[str, Any] = {"parse_math": False, "usetex": False}
+TEXT_OPTIONS: TextOptions = {"parse_math": False, "usetex": False}
 BAR_COLOR = PALETTE.plots.first
+BarColors = str | Sequence[tuple[float, float, float, float]]  # one, or one for each bar
 
 
 def new_figure(width: float, height: float) -> NotebookFigure:
@@ -37,7 +50,7 @@ def new_figure(width: float, height: float) -> NotebookFigure:
     return NotebookFigure(figsize=(width, height), layout="constrained")
 
 
-def short_label(text: Any) -> str:
+def short_label(text: object) -> str:
     """A name as one short line of printable characters."""
     line = printable(str(text), MAX_LABEL_LENGTH)
     return line if len(line) <= MAX_LABEL_LENGTH else line[: MAX_LABEL_LENGTH - 1] + "…"
@@ -50,7 +63,7 @@ def set_titles(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> No
 
 
 def draw_bars(
-    axes: Axes, names: Sequence[Any], values: Sequence[float], notes: Sequence[str], colors: Any = BAR_COLOR
+    axes: Axes, names: Sequence[object], values: Sequence[float], notes: Sequence[str], colors: BarColors = BAR_COLOR
 ) -> None:
     """One horizontal bar for each name, the first on top, with a note at its end."""
     places = range(len(names))
@@ -70,7 +83,7 @@ def draw_bars(
 # ----------------------------------------
 
 
-DrawFunction = Callable[[Any], None]
+DrawFunction = Callable[[Axes], None]
 
 
 class RankFrequencyLike(Protocol):
@@ -84,7 +97,7 @@ class RankFrequencyLike(Protocol):
     def verdict(self) -> str: ...
 
 
-PLOTS: Registry[Callable[..., Any]] = Registry("plot")  # by the name of the question
+PLOTS: Registry[Callable[..., Figure | Axes]] = Registry("plot")  # by the name of the question
 MAX_BARS = 20  # bars
 MAX_TICKS = 60
 # what the table of `difference` calls them, in words and colors
@@ -97,27 +110,27 @@ MAX_ANNOTATED = 12  # models whose overlap is also written in numbers
 
 
 @PLOTS.register("most_used")
-def plot_most_used(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_most_used(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of occurrences, given the table of `most_used`."""
     return _bars(result["name"], result["count"], ax, "Most used structures", "occurrences")
 
 
 @PLOTS.register("importance")
-def plot_importance(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_importance(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of the most important structures, given the table of `importance`."""
     measure = result.columns[1]
     return _bars(result["name"], result[measure], ax, "Most important structures", measure.replace("_", "-"))
 
 
 @PLOTS.register("is_a")
-def plot_is_a(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_is_a(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of the largest types, given the table of `is_a`."""
     sizes = dict(Counter(result["type"]).most_common())
     return _bars(sizes, sizes.values(), ax, f"Largest of {len(sizes):,} types", "structures")
 
 
 @PLOTS.register("families")
-def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_families(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of the largest families with some of their models, given the table of `families`."""
 
     notes = [
@@ -128,7 +141,7 @@ def plot_families(result: pd.DataFrame, ax: Any = None) -> Any:
 
 
 @PLOTS.register("communities")
-def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_communities(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of the largest communities with their most frequent classes, given the table of `communities`."""
     from matplotlib import colormaps
 
@@ -141,7 +154,7 @@ def plot_communities(result: pd.DataFrame, ax: Any = None) -> Any:
 
 
 @PLOTS.register("difference")
-def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_difference(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """Bars of the classes in which two models differ most, given the table of `difference`."""
 
     counts = {side: Counter(result.loc[result["where"] == side, "class"]) for side in SIDE_STYLES}
@@ -149,7 +162,7 @@ def plot_difference(result: pd.DataFrame, ax: Any = None) -> Any:
         :MAX_BARS
     ]
 
-    def draw(axes: Any) -> None:
+    def draw(axes: Axes) -> None:
         left = [0] * len(classes)
         for side, (text, color) in SIDE_STYLES.items():
             widths = [counts[side][name] for name in classes]
@@ -169,21 +182,21 @@ def _total(counts: dict[str, Counter[str]], name: str) -> int:
 
 
 @PLOTS.register("overlap")
-def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
+def plot_overlap(result: pd.DataFrame, ax: Axes | None = None) -> Figure | Axes:
     """The matrix as colors, given the table of `overlap`."""
 
     names = [short_label(name) for name in result.index]
     shown = range(0, len(names), -(-len(names) // MAX_TICKS) or 1)
     is_share = all(kind.kind == "f" for kind in result.dtypes)
 
-    def draw(axes: Any) -> None:
+    def draw(axes: Axes) -> None:
         values = result.to_numpy()
         if values.size:
             image = axes.imshow(values, cmap="cividis", vmin=0, vmax=1 if is_share else None)
             axes.figure.colorbar(image, ax=axes, label="Jaccard index" if is_share else "shared structures")
-        small = {"size": 7 if len(shown) > MAX_TICKS // 3 else 9, **TEXT_OPTIONS}
-        axes.set_xticks(shown, labels=[names[at] for at in shown], rotation=90, **small)
-        axes.set_yticks(shown, labels=[names[at] for at in shown], **small)
+        size = 7 if len(shown) > MAX_TICKS // 3 else 9
+        axes.set_xticks(shown, labels=[names[at] for at in shown], rotation=90, size=size, **TEXT_OPTIONS)
+        axes.set_yticks(shown, labels=[names[at] for at in shown], size=size, **TEXT_OPTIONS)
         set_titles(axes, "Structures that models share")
         if len(names) <= MAX_ANNOTATED:
             _write_cells(axes, values, "{:.2f}" if is_share else "{:d}")
@@ -193,7 +206,7 @@ def plot_overlap(result: pd.DataFrame, ax: Any = None) -> Any:
 
 
 @PLOTS.register("rank_frequency")
-def plot_rank_frequency(result: RankFrequencyLike, ax: Any = None) -> Any:
+def plot_rank_frequency(result: RankFrequencyLike, ax: Axes | None = None) -> Figure | Axes:
     """Linear and log–log axes with the fit, its alternatives and what can be told of them; on `ax` the log–log ones."""
 
     try:
@@ -212,7 +225,7 @@ def plot_rank_frequency(result: RankFrequencyLike, ax: Any = None) -> Any:
     return figure
 
 
-def _draw_rank_axes(axes: Any, result: RankFrequencyLike, fit: PowerLaw | None, scale: str) -> None:
+def _draw_rank_axes(axes: Axes, result: RankFrequencyLike, fit: PowerLaw | None, scale: str) -> None:
     axes.plot(result.table["rank"], result.table["count"], ".", color="0.4", label="structures")
     styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
     for (law, ranks), style in zip(fit.expected.items() if fit else (), styles, strict=False):
@@ -228,7 +241,7 @@ def _draw_rank_axes(axes: Any, result: RankFrequencyLike, fit: PowerLaw | None, 
     axes.legend(fontsize=8)
 
 
-def _write_cells(axes: Any, values: Any, form: str) -> None:
+def _write_cells(axes: Axes, values: np.ndarray, form: str) -> None:
     middle = values.max(initial=0) / 2
     for row, line in enumerate(values):
         for column, value in enumerate(line):
@@ -237,23 +250,29 @@ def _write_cells(axes: Any, values: Any, form: str) -> None:
 
 
 def _bars(
-    names: Any, values: Any, ax: Any, title: str, unit: str, notes: list[str] | None = None, colors: Any = None
-) -> Any:
+    names: Iterable[object],
+    values: Iterable[float],
+    ax: Axes | None,
+    title: str,
+    unit: str,
+    notes: list[str] | None = None,
+    colors: BarColors = BAR_COLOR,
+) -> Figure | Axes:
     """Plots bars of the first names; the answers are sorted already."""
 
-    names, values = list(names)[:MAX_BARS], list(values)[:MAX_BARS]
-    texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values]
+    shown, lengths = list(names)[:MAX_BARS], list(values)[:MAX_BARS]
+    texts = [f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in lengths]
     if notes:
         texts = [f"{text} · {short_label(note)}" for text, note in zip(texts, notes, strict=False)]
 
-    def draw(axes: Any) -> None:
-        draw_bars(axes, names, values, texts, BAR_COLOR if colors is None else colors)
+    def draw(axes: Axes) -> None:
+        draw_bars(axes, shown, lengths, texts, colors)
         set_titles(axes, title, unit)
 
-    return _draw_figure(draw, ax, 8, 1.5 + 0.27 * max(len(names), 3))
+    return _draw_figure(draw, ax, 8, 1.5 + 0.27 * max(len(shown), 3))
 
 
-def _draw_figure(draw: DrawFunction, ax: Any, width: float, height: float) -> Any:
+def _draw_figure(draw: DrawFunction, ax: Axes | None, width: float, height: float) -> Figure | Axes:
 
     if ax is not None:
         draw(ax)

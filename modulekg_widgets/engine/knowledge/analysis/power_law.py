@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,16 @@ class PowerLaw:
     expected: dict[str, np.ndarray] = field(repr=False)
 
 
+class DistributionFit(Protocol):
+    """Protocol of the package's `Fit`, which has each fitted law as an attribute by its name."""
+
+    @property
+    def data(self) -> np.ndarray: ...
+    @property
+    def xmin(self) -> float: ...
+    def distribution_compare(self, dist1: str, dist2: str) -> tuple[float, float]: ...
+
+
 def fit_power_law(counts: list[int]) -> PowerLaw:
     """Fits positive counts; raises `MissingPackageError` without the package."""
     powerlaw = _import_powerlaw()
@@ -88,7 +99,7 @@ def fit_power_law(counts: list[int]) -> PowerLaw:
     return PowerLaw(alpha, xmin, sigma, tail, comparisons, at, expected)
 
 
-def _import_powerlaw() -> Any:
+def _import_powerlaw() -> ModuleType:
     try:
         with _ignore_warnings():
             import powerlaw
@@ -99,12 +110,12 @@ def _import_powerlaw() -> Any:
     return powerlaw
 
 
-def _fast_truncated_power_law(powerlaw: Any) -> dict[str, Any]:
+def _fast_truncated_power_law(powerlaw: ModuleType) -> dict[str, object]:
     """Returns the truncated power law under the package's name, with a normalization that is fast to compute."""
 
     class Truncated(powerlaw.Truncated_Power_Law):
         @property
-        def _pdf_discrete_normalizer(self) -> Any:
+        def _pdf_discrete_normalizer(self) -> float:
             alpha, rate, xmin = float(self.alpha), float(self.Lambda), float(self.xmin)
             return np.exp(rate * xmin) / truncated_sum(alpha, rate, xmin)
 
@@ -123,7 +134,7 @@ def _no_fit() -> PowerLaw:
     return PowerLaw(nan, nan, nan, 0, pd.DataFrame(columns=COLUMNS), np.array([]), {})
 
 
-def _comparison(fit: Any, law: str) -> tuple[str, float, float, bool]:
+def _comparison(fit: DistributionFit, law: str) -> tuple[str, float, float, bool]:
     name, _ = LAWS[law]
     ratio, p = fit.distribution_compare("power_law", name)
     theirs = float(np.sum(getattr(fit, name).loglikelihoods(fit.data)))
@@ -132,12 +143,12 @@ def _comparison(fit: Any, law: str) -> tuple[str, float, float, bool]:
     return law, float(ratio), float(p), abs(theirs - ours) <= TOLERANCE
 
 
-def _log_likelihoods(fit: Any, law: str) -> np.ndarray:
+def _log_likelihoods(fit: DistributionFit, law: str) -> np.ndarray:
     above, beyond = _log_survival(fit, law, fit.data), _log_survival(fit, law, fit.data + 1)
     return above + np.log1p(-np.exp(beyond - above))
 
 
-def _log_survival(fit: Any, law: str, counts: np.ndarray) -> np.ndarray:
+def _log_survival(fit: DistributionFit, law: str, counts: np.ndarray) -> np.ndarray:
     """log P(X ≥ count) of a fitted law, given X ≥ xmin."""
     name, log_share = LAWS[law]
     parameters = {key: float(value) for key, value in getattr(fit, name).parameters.items()}
@@ -156,7 +167,7 @@ def _power_law(parameters: dict[str, float], counts: np.ndarray, xmin: float) ->
 def _log_normal(parameters: dict[str, float], counts: np.ndarray, xmin: float) -> np.ndarray:
     from scipy.special import log_ndtr
 
-    def log_tail(x: Any) -> Any:
+    def log_tail(x: np.ndarray | float) -> np.ndarray:
         return log_ndtr(-(np.log(x) - parameters["mu"]) / parameters["sigma"])
 
     return log_tail(counts - 0.5) - log_tail(xmin - 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 from modulekg_widgets.engine.knowledge.facts.usage import checked_level, occurrences_at_level
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from modulekg_widgets.engine.knowledge.analysis.power_law import PowerLaw
 
 SIGNIFICANCE_LEVEL = 0.1  # the level at which Clauset et al. (2009) call a likelihood ratio conclusive
@@ -73,7 +76,7 @@ class RankFrequency:
         )
         return ". ".join([head, *_findings(self.comparisons)]) + "."
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Figure | Axes:
         """Plots linear and log–log axes; on given axes the log–log plot."""
         from modulekg_widgets.engine.knowledge.analysis.plots import plot_rank_frequency
 

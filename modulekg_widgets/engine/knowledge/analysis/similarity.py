@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,7 +122,7 @@ def _classes(record: ModelRecord) -> Counter[str]:
     return Counter(dict.fromkeys((record.nodes[key].qualified_class for key, _ in record.model.occurrences), 1))
 
 
-def _shared_part(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+def _shared_part(one: Mapping[str, int], other: Mapping[str, int]) -> float:
     """The part of the first model's modules that the other has as well."""
     return sum(min(count, other.get(key, 0)) for key, count in one.items()) / max(sum(one.values()), 1)
 

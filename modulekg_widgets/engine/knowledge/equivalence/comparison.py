@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any
 
 import pandas as pd
 from torch import nn
@@ -37,7 +36,7 @@ from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, ModuleNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
-FunctionKey = tuple[Any, ...]
+FunctionKey = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ class Equivalence:
 def compare_models(
     a: nn.Module,
     b: nn.Module,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
     names: tuple[str, str] = ("a", "b"),
 ) -> Equivalence:
     """Traces both models in eval mode on the same inputs and compares them; raises `TraceError`."""

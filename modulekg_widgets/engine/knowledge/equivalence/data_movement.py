@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -62,7 +62,7 @@ def element_indices(shape: tuple[int, ...]) -> np.ndarray:
 
 def moves_elements(operator: OperatorNode, value: FlowValue) -> bool:
     """True if the operator moves elements of one tensor of limited size and changes none."""
-    arguments: dict[str, Any] = operator.arguments
+    arguments: dict[str, object] = operator.arguments
     results = nodes_in(operator.result)
     return (
         traits_of(operator.overload).moves
@@ -74,7 +74,7 @@ def moves_elements(operator: OperatorNode, value: FlowValue) -> bool:
     )
 
 
-def has_same_strides(node: DataNode, size: Any, stride: Any, offset: Any) -> bool:
+def has_same_strides(node: DataNode, size: Sequence[int], stride: Sequence[int], offset: int | None) -> bool:
     """True if sizes and strides are those of the tensor; dimensions of one element do not count."""
     pairs = zip(node.shape, node.stride, stride, strict=False)
     same = tuple(size) == node.shape and len(stride) == len(node.stride) == len(node.shape)

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UnknownNam
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.equivalence.comparison import (
     Equivalence,
+    FunctionKey,
     called_modules,
     compare_graphs,
     data_dependence,
@@ -38,7 +39,11 @@ DIGEST_DIGITS = 12  # of the digest that a function is named by
 
 
 def equivalent(
-    a: nn.Module | str, b: nn.Module | str, args: Any, kwargs: Mapping[str, Any] | None, builders: Mapping[str, Builder]
+    a: nn.Module | str,
+    b: nn.Module | str,
+    args: Any,
+    kwargs: Mapping[str, object] | None,
+    builders: Mapping[str, Builder],
 ) -> Equivalence:
     """Compares two modules, or models built by name, on the same inputs.
 
@@ -60,7 +65,7 @@ def same_as(contents: Contents, builders: Mapping[str, Builder], models: Iterabl
     names = [name for name in contents.models if name in builders] if models is None else list(models)
     classes: dict[str, str] = {}  # of structures, by fingerprint
     holders: dict[str, dict[str, None]] = defaultdict(dict)
-    functions: dict[Any, dict[str, None]] = defaultdict(dict)
+    functions: dict[FunctionKey, dict[str, None]] = defaultdict(dict)
     left_out: dict[str, str] = {}
     moves = DataMovement()
     for name in names:
@@ -93,9 +98,9 @@ def fingerprints_by_path(graph: Dataflow, scheme: str) -> dict[str, str]:
 
 
 def _rows(
-    contents: Contents, functions: Mapping[Any, Iterable[str]], classes: Mapping[str, str],
+    contents: Contents, functions: Mapping[FunctionKey, Iterable[str]], classes: Mapping[str, str],
     holders: Mapping[str, Iterable[str]],
-) -> list[tuple[Any, ...]]:  # fmt: skip
+) -> list[tuple[object, ...]]:  # fmt: skip
     """Returns the rows; a set of structures stands once, though equal on several sizes."""
     known = {**display_names({key: name.rpartition(".")[2] for key, name in classes.items()}), **contents.names}
     sets: dict[tuple[str, ...], str] = {}

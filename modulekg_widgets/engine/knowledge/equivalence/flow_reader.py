@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import xxhash
@@ -136,7 +135,7 @@ class FlowReader:
         ]  # fmt: skip
 
 
-def setting_text(argument: Any, nodes: list[DataNode]) -> str | None:
+def setting_text(argument: object, nodes: list[DataNode]) -> str | None:
     """Returns a setting as text, with its tensors appended to `nodes`; None for other objects. None for other "
     "objects."""
     if isinstance(argument, DataNode):

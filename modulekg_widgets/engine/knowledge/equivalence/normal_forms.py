@@ -7,7 +7,6 @@ functions are never taken for one. Copies, moves of elements and writing in plac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class NormalizedCall:
     ) -> None:
         self.flow, self.moves, self.operator = flow, moves, operator
         self.name = plain_name(operator.name)
-        self.arguments: dict[str, Any] = dict(operator.arguments)
+        self.arguments = dict(operator.arguments)
         self.value_of = of
 
     def tensor(self, name: str) -> FlowValue:

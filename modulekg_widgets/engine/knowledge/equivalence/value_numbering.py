@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +54,7 @@ class ValueTable:
 
     def __init__(self) -> None:
         self.values: list[FlowValue] = []
-        self._known: dict[tuple[Any, ...], FlowValue] = {}
+        self._known: dict[tuple[object, ...], FlowValue] = {}
 
     def value(
         self, name: str, settings: Mapping[str, str], inputs: Sequence[FlowValue], shape: tuple[int, ...],

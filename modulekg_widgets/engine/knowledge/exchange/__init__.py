@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import networkx as nx
 
@@ -130,7 +130,7 @@ def export_contents(contents: Contents, path: str | os.PathLike[str]) -> Path:
 
 def export_graph(graph: GraphLike, path: Path) -> Path:
     """Writes a graph of `to_networkx`, or a part of one; formats of this package take a `PropertyGraph`, too."""
-    write: Callable[[Any], Iterable[str]] = exporters[_extension(path)]
+    write: Callable[..., Iterable[str]] = exporters[_extension(path)]
     try:
         text = "".join(line + "\n" for line in write(graph))
     except ModuleKGError:

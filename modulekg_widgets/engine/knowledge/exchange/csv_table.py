@@ -6,11 +6,10 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GraphLike
-from modulekg_widgets.engine.knowledge.facts.property_values import MAX_ITEMS
+from modulekg_widgets.engine.knowledge.facts.property_values import MAX_ITEMS, PropertyValue
 
 NODE_COLUMNS = (
     "type", "name", "class", "qualified_class", "count", "models", "parameters", "bytes", "flops", "accuracy",
@@ -56,7 +55,7 @@ def csv_cell(text: str) -> str:
     return _FORMULA.sub(r"\1'", readable)
 
 
-def _value(value: Any, column: str) -> str | int | float:
+def _value(value: PropertyValue, column: str) -> str | int | float:
     if value is None:
         return ""
     if type(value) in (bool, int, float):

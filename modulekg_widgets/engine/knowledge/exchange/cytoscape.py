@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import networkx as nx
 
+from modulekg_widgets.engine.json_types import JsonObject
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
     checked_list,
     checked_object,
@@ -23,7 +23,7 @@ from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
     xml_escaped,
     xml_unescaped,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GraphLike
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, GraphLike
 
 
 def cytoscape(graph: GraphLike) -> Iterator[str]:
@@ -36,7 +36,7 @@ def cytoscape(graph: GraphLike) -> Iterator[str]:
     yield "]}}"
 
 
-def _element(identity: dict[str, str], data: dict[str, Any]) -> str:
+def _element(identity: dict[str, str], data: Attributes) -> str:
     return f'{{"data": {object_text(identity, data)}}}'
 
 
@@ -62,11 +62,11 @@ def read_cytoscape(content: bytes) -> nx.DiGraph:
     return assembly.graph
 
 
-def _data_of(elements: dict[str, Any], group: str) -> Iterator[dict[str, Any]]:
+def _data_of(elements: JsonObject, group: str) -> Iterator[JsonObject]:
     # cytoscape.js itself writes no list for a group that is empty
     for element in checked_list(elements.get(group, []), f"'{group}'"):
         yield checked_object(checked_object(element, "an element").get("data"), "the data of an element")
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> object:
     return xml_unescaped(value) if type(value) is str else value

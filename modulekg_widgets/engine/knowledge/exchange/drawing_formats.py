@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from modulekg_widgets.engine.dot import Node, digraph, quoted, quoted_label
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GraphLike
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, GraphLike
 
 # shapes of the nodes that are no module, which is a box
 _SHAPES = {
@@ -29,20 +28,20 @@ def dot(graph: GraphLike) -> Iterator[str]:
     return digraph("ModuleKG", boxes, edges)
 
 
-def _node_attributes(key: str, data: dict[str, Any]) -> dict[str, str]:
+def _node_attributes(key: str, data: Attributes) -> dict[str, str]:
     label = {"label": quoted_label(_label(key, data))}
     shape = _SHAPES.get(data.get("type", ""))
     return label if shape is None else {**label, "shape": shape, "tooltip": quoted_label(data["type"])}
 
 
-def _edge_attributes(data: dict[str, Any]) -> dict[str, str]:
+def _edge_attributes(data: Attributes) -> dict[str, str]:
     relation = data.get("type", "contains")
     if relation == "contains":
         return {"label": f'"{count}"'} if (count := data.get("count", 1)) > 1 else {}
     return {"label": quoted_label(str(relation)), "style": "dashed"}
 
 
-def _label(key: str, data: dict[str, Any]) -> str:
+def _label(key: str, data: Attributes) -> str:
     uses = data.get("count") or 1
     return str(data.get("name", key)) + (f" ×{uses}" if uses > 1 else "")
 

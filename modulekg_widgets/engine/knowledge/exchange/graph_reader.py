@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 import networkx as nx
 
@@ -14,15 +14,18 @@ from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.exchange.property_graph import (
     GRAPH_TYPES,
     STORED_TYPES,
+    Attributes,
     node_key,
     property_graph,
 )
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.jobs import checked_seconds
+from modulekg_widgets.engine.knowledge.facts.property_values import PropertyValue
 from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, SCHEMES, ModelNode, StructureNode
 
 _MAX_INTEGER = 2**63 - 1
 Node = TypeVar("Node")
+Check: TypeAlias = Callable[[PropertyValue], bool]
 
 
 def from_networkx(graph: nx.DiGraph) -> Contents:
@@ -51,7 +54,7 @@ def from_networkx(graph: nx.DiGraph) -> Contents:
 class _Fields:
     """Attributes of a node with checks of their types."""
 
-    def __init__(self, key: str, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, key: str, attributes: Attributes) -> None:
         self.key = key
         self.attributes = attributes
 
@@ -59,7 +62,7 @@ class _Fields:
         found = _describe(self.attributes.get(name))
         return GraphFileError(f"{name!r} of the node {printable(self.key)!r} is {found}, not {wanted}")
 
-    def get(self, name: str, wanted: str, check: Callable[[Any], bool]) -> Any:
+    def get(self, name: str, wanted: str, check: Check) -> PropertyValue:
         value = self.attributes.get(name)
         if not check(value):
             raise self.wrong(name, wanted)
@@ -87,23 +90,21 @@ class _Fields:
         except PropertyError as error:
             raise GraphFileError(f"the node {printable(self.key)!r} has no time: {error}") from None
 
-    def mapping(self, name: str, check: Callable[[Any], bool] = lambda value: True) -> dict[str, Any]:
-        def fits(value: Any) -> bool:
+    def mapping(self, name: str, check: Check = lambda value: True) -> Attributes:
+        def fits(value: object) -> bool:
             return type(value) is dict and all(_is_text(k) and check(v) for k, v in value.items())
 
         return self.get(name, "a dictionary of what belongs there", fits)
 
-    def rows(self, name: str, *checks: Callable[[Any], bool]) -> list[Any]:
+    def rows(self, name: str, *checks: Check) -> list[PropertyValue]:
         """A list of lists, in which each element passes its check."""
 
-        def fits(row: Any) -> bool:
+        def fits(row: PropertyValue) -> bool:
             return _is_list(row) and len(row) == len(checks) and all(c(v) for c, v in zip(checks, row, strict=True))
 
         return self.get(name, "a list of what belongs there", lambda value: _is_list(value) and all(map(fits, value)))
 
-    def counter(
-        self, name: str, second: Callable[[Any], bool] = lambda value: _is_text(value)
-    ) -> Counter[tuple[str, str]]:
+    def counter(self, name: str, second: Check = lambda value: _is_text(value)) -> Counter[tuple[str, str]]:
         rows = self.rows(name, _is_text, second, lambda count: _is_natural(count) and count > 0)
         counter = Counter({(first, other): count for first, other, count in rows})
         if len(counter) < len(rows):
@@ -111,37 +112,37 @@ class _Fields:
         return counter
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     if value is None:
         return "missing"
     return repr(printable(value, 60)) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return type(value) is str
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return type(value) is list
 
 
-def _is_natural(value: Any) -> bool:
+def _is_natural(value: object) -> bool:
     return type(value) is int and 0 <= value <= _MAX_INTEGER
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: PropertyValue) -> bool:
     return type(value) is float or (type(value) is int and abs(value) <= _MAX_INTEGER)
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: PropertyValue) -> bool:
     return _is_number(value) and math.isfinite(value)
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: PropertyValue) -> bool:
     return _is_list(value) and all(map(_is_natural, value))
 
 
-def _is_point(value: Any) -> bool:
+def _is_point(value: PropertyValue) -> bool:
     return _is_list(value) and len(value) == 2 and all(map(_is_number, value))
 
 

@@ -6,7 +6,6 @@ import marshal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 from xml.parsers import expat
 
 import networkx as nx
@@ -24,7 +23,7 @@ from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
     xml_unescaped,
 )
 from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, GraphLike
-from modulekg_widgets.engine.knowledge.facts.property_values import decode
+from modulekg_widgets.engine.knowledge.facts.property_values import PropertyValue, decode
 
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
@@ -56,10 +55,10 @@ class _GraphMLReader:
         self.parser.CharacterDataHandler = self._text
         self.path: list[str] = []
         self.keys: dict[str, tuple[str, str]] = {}  # id -> name and type
-        self.head: dict[str, Any] = {}
-        self.nodes: list[tuple[str, dict[str, Any]]] = []
+        self.head: Attributes = {}
+        self.nodes: list[tuple[str, Attributes]] = []
         self.edges: list[tuple[str, str]] = []
-        self.owner: dict[str, Any] = {}  # what the <data> that is read belongs to
+        self.owner: Attributes = {}  # what the <data> that is read belongs to
         self.data: str | None = None  # the key of that <data>
         self.pieces: list[str] = []
 
@@ -122,7 +121,7 @@ def _needed(attributes: dict[str, str], name: str) -> str:
     return attributes[name]
 
 
-def _parsed_value(text: str, name: str, kind: str) -> Any:
+def _parsed_value(text: str, name: str, kind: str) -> object:
     try:
         if kind in ("int", "long"):
             return int(text) if len(text) <= 20 else None
@@ -217,7 +216,7 @@ class _Lines:
     `opening` makes how a line begins, of a name and the type of its value, where the two occur first.
     """
 
-    def __init__(self, opening: Callable[[str, str], str], line: Callable[[str, Any], str]) -> None:
+    def __init__(self, opening: Callable[[str, str], str], line: Callable[[str, object], str]) -> None:
         self.opening = cache(opening)
         self.line = line  # of how it begins and the value
         self.known: defaultdict[str, dict[str | bytes, str]] = defaultdict(dict)
@@ -226,7 +225,7 @@ class _Lines:
         """Returns the lines of all attributes that are not None."""
         return "".join([self._cached_line(name, value) for name, value in data.items() if value is not None])
 
-    def _cached_line(self, name: str, value: Any) -> str:
+    def _cached_line(self, name: str, value: object) -> str:
         key = value if type(value) is str else _cache_key(value)
         if key is None:
             return self._line(name, value)
@@ -236,13 +235,13 @@ class _Lines:
             found = known[key] = self._line(name, value)
         return found
 
-    def _line(self, name: str, value: Any) -> str:
+    def _line(self, name: str, value: object) -> str:
         kind = _TYPES.get(type(value), "string")
         text = value if kind != "string" else xml_escaped(value) if type(value) is str else value_text(value, name)
         return self.line(self.opening(name, kind), text)
 
 
-def _cache_key(value: Any) -> bytes | None:
+def _cache_key(value: PropertyValue) -> bytes | None:
     """Returns a cache key that separates 1, True and 1.0; None for values that are not plain."""
     try:
         return marshal.dumps(value, _WITHOUT_REFERENCES)
@@ -267,7 +266,7 @@ class _Keys:
         return _Lines(opening, _data)
 
 
-def _data(opening: str, value: Any) -> str:
+def _data(opening: str, value: object) -> str:
     text = _plain(str(value))
     return f"{opening}>{text}</data>\n" if text else f"{opening} />\n"
 
@@ -301,7 +300,7 @@ def _common_type(kinds: set[str]) -> str:
     return min(kinds) if len(kinds) == 1 else "double" if kinds == {"long", "double"} else "string"
 
 
-def _labelled(name: str, label: Any) -> str:
+def _labelled(name: str, label: object) -> str:
     return f"node id={name} label={_quoted(xml_escaped(str(label)))}"
 
 
@@ -309,7 +308,7 @@ def _without_type(data: Attributes) -> Attributes:
     return {"relation" if name == "type" else name: value for name, value in data.items()}
 
 
-def _gexf_value(opening: str, value: Any) -> str:
+def _gexf_value(opening: str, value: object) -> str:
     text = value if type(value) is str else _GEXF_TEXTS.get(str(value), str(value))
     return f"{opening}{_quoted(text)} />\n"
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
 
 from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.json_types import JsonArray, JsonObject, JsonValue
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import MAX_CONTAINERS, MAX_VALUES
-from modulekg_widgets.engine.knowledge.facts.property_values import MAX_SAFE_INTEGER, encode, from_json, to_json
+from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes
+from modulekg_widgets.engine.knowledge.facts.property_values import (
+    MAX_SAFE_INTEGER,
+    PropertyValue,
+    encode,
+    from_json,
+    to_json,
+)
 from modulekg_widgets.engine.safe_files import parse_json
 
 _write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     return _write(value)
 
 
@@ -30,7 +37,7 @@ def comma_separated(texts: Iterable[str]) -> Iterator[str]:
         yield last
 
 
-def read_fields(data: dict[str, Any], exclude: Iterable[str]) -> dict[str, Any]:
+def read_fields(data: JsonObject, exclude: Iterable[str]) -> Attributes:
     """The attributes that `object_text` wrote; raises `GraphFileError`."""
     without = set(exclude)
     try:
@@ -39,7 +46,7 @@ def read_fields(data: dict[str, Any], exclude: Iterable[str]) -> dict[str, Any]:
         raise GraphFileError(f"a node has a value that is none: {printable(str(error))}") from None
 
 
-def parse_object(content: bytes) -> dict[str, Any]:
+def parse_object(content: bytes) -> JsonObject:
     """The JSON object that a file is; raises `GraphFileError`."""
     try:
         found = parse_json(content, GraphFileError, MAX_CONTAINERS)
@@ -50,13 +57,13 @@ def parse_object(content: bytes) -> dict[str, Any]:
     return checked_object(found, "the file")
 
 
-def checked_object(value: Any, what: str) -> dict[str, Any]:
+def checked_object(value: object, what: str) -> JsonObject:
     if type(value) is not dict:
         raise GraphFileError(f"{what} is a {type(value).__name__}, not an object")
     return value
 
 
-def checked_list(value: Any, what: str) -> list[Any]:
+def checked_list(value: object, what: str) -> JsonArray:
     if type(value) is not list:
         raise GraphFileError(f"{what} is a {type(value).__name__}, not a list")
     return value
@@ -78,7 +85,7 @@ _spaced = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
 _compact = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
-def value_text(value: Any, name: str, max_items: int = MAX_VALUES) -> str:
+def value_text(value: object, name: str, max_items: int = MAX_VALUES) -> str:
     """Returns the text of `encode`; a tuple counts as a list. Raises `PropertyError`. Raises `PropertyError`."""
     if not value and type(value) in (list, tuple, dict):
         return "{}" if type(value) is dict else "[]"
@@ -88,7 +95,7 @@ def value_text(value: Any, name: str, max_items: int = MAX_VALUES) -> str:
     return text
 
 
-def object_text(head: dict[str, Any], data: dict[str, Any], tail: dict[str, Any] | None = None) -> str:
+def object_text(head: Mapping[str, object], data: Attributes, tail: Mapping[str, object] | None = None) -> str:
     """Returns a JSON object of `head`, the attributes as `to_json` converts them, and `tail`."""
     text = _spaced({**head, **_fields(data), **(tail or {})})
     if _needs_full_encoding(text, MAX_VALUES):
@@ -97,7 +104,7 @@ def object_text(head: dict[str, Any], data: dict[str, Any], tail: dict[str, Any]
     return text
 
 
-def _fields(data: dict[str, Any]) -> dict[str, Any]:
+def _fields(data: Attributes) -> dict[str, object]:
     return {
         name: value if type(value) is str else _json(value, name, MAX_VALUES)
         for name, value in data.items()
@@ -110,11 +117,11 @@ def _needs_full_encoding(text: str, most: int) -> bool:
     return len(text) > most or _SURROGATE_ESCAPE in text
 
 
-def _fully_encoded(value: Any, name: str, most: int) -> Any:
+def _fully_encoded(value: PropertyValue, name: str, most: int) -> JsonValue:
     return to_json(_as_list(value), name, most)
 
 
-def _json(value: Any, name: str, most: int) -> Any:
+def _json(value: PropertyValue, name: str, most: int) -> object:
     kind = type(value)
     if kind is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         return value
@@ -128,16 +135,16 @@ def _json(value: Any, name: str, most: int) -> Any:
     return _fully_encoded(value, name, most)
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> object:
     return list(value) if type(value) is tuple else value
 
 
-def _has_plain_names(value: dict[Any, Any]) -> bool:
+def _has_plain_names(value: dict[PropertyValue, PropertyValue]) -> bool:
     """True if all keys are texts, and no single key that marks a tagged value."""
     return {str}.issuperset(map(type, value)) and not (len(value) == 1 and next(iter(value)).startswith("$"))
 
 
-def _is_plain(values: Collection[Any], depth: int, nested: frozenset[type] = _LIST) -> bool:
+def _is_plain(values: Collection[PropertyValue], depth: int, nested: frozenset[type] = _LIST) -> bool:
     """True if JSON has the values as they are; types in `nested` count as lists."""
     kinds = set(map(type, values))
     kinds -= _JSON_TYPES

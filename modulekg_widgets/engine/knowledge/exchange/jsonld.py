@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote, unquote_to_bytes
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.json_types import JsonObject
 from modulekg_widgets.engine.knowledge.exchange.json_text import (
     checked_list,
     comma_separated,
@@ -24,7 +24,7 @@ from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
     describe_value,
     header,
 )
-from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, GraphLike, node_key
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Attributes, GraphLike, node_key
 
 BASE = "urn:modulekg:"
 RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
@@ -33,7 +33,7 @@ TYPES = {
     "User": "schema:Person", "Job": "schema:CreateAction",
 }  # fmt: skip
 _TERMS = {"contains": "schema:hasPart", "uses": "schema:object", "trains": "schema:result"}
-CONTEXT: dict[str, Any] = {
+CONTEXT: Mapping[str, object] = {
     "@version": 1.1,
     "@vocab": f"{BASE}terms:",
     "schema": "https://schema.org/",
@@ -52,7 +52,7 @@ def jsonld(graph: GraphLike) -> Iterator[str]:
     yield "]}"
 
 
-def _node(graph: GraphLike, iris: dict[str, str], key: str, data: dict[str, Any]) -> str:
+def _node(graph: GraphLike, iris: dict[str, str], key: str, data: Attributes) -> str:
     kind = data.get("type", "Module")
     links: dict[str, list[str]] = defaultdict(list)
     for end, edge in graph.adj[key].items():
@@ -62,7 +62,7 @@ def _node(graph: GraphLike, iris: dict[str, str], key: str, data: dict[str, Any]
     return object_text({"@id": iris[key], "@type": types}, {**data, "type": None}, links)
 
 
-def _relations(edge: dict[str, Any]) -> list[str]:
+def _relations(edge: Attributes) -> list[str]:
     found = {edge.get("type"), *edge}
     return [relation for relation in RELATIONS if relation in found]
 
@@ -81,7 +81,7 @@ def read_jsonld(content: bytes) -> nx.DiGraph:
     """The graph that `jsonld` wrote; raises `GraphFileError` for any other content."""
     document = parse_object(content)
     assembly = GraphAssembly(document)
-    links: list[tuple[str, Any]] = []
+    links: list[tuple[str, object]] = []
     for node in checked_list(document.get("@graph"), "'@graph'"):
         if type(node) is not dict:
             raise GraphFileError(f"a node is a {type(node).__name__}, not an object")
@@ -94,13 +94,13 @@ def read_jsonld(content: bytes) -> nx.DiGraph:
     return assembly.graph
 
 
-def _type(node: dict[str, Any]) -> Any:
+def _type(node: JsonObject) -> object:
     found = node.get("@type")
     types = found if type(found) is list else [found]
     return next((kind for kind in types if kind in GRAPH_TYPES), None)
 
 
-def _key(iri: Any) -> str:
+def _key(iri: object) -> str:
     if type(iri) is not str or not iri.startswith(BASE):
         raise GraphFileError(f"a node's '@id' is {describe_value(iri)}, not one that begins with {BASE!r}")
     kind, _, name = iri.removeprefix(BASE).partition(":")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import networkx as nx
 
@@ -43,7 +42,7 @@ def _character(match: re.Match[str]) -> str:
     return chr(int(match[1], 16))
 
 
-def describe_value(value: Any) -> str:
+def describe_value(value: object) -> str:
     """Returns a text as it is, and only the type of other values, which may be nested without end."""
     return repr(printable(value)) if type(value) is str else f"a {type(value).__name__}"
 
@@ -63,14 +62,14 @@ def cache_edge_text(write: Callable[[Attributes], str]) -> Callable[[Attributes]
     return text
 
 
-def header(graph: GraphLike) -> dict[str, Any]:
+def header(graph: GraphLike) -> Attributes:
     return {"format": FORMAT, "version": VERSION, "scheme": graph.graph.get("scheme", "structure")}
 
 
 class GraphAssembly:
     """Builds a graph node by node from a file whose parts may be forged."""
 
-    def __init__(self, found: dict[str, Any]) -> None:
+    def __init__(self, found: Attributes) -> None:
         if found.get("format") != FORMAT:
             raise GraphFileError("it was not written by modulekg-widgets: there is no format 'modulekg' in its head")
         version = found.get("version")
@@ -82,14 +81,14 @@ class GraphAssembly:
             )
         self.graph = nx.DiGraph(scheme=found.get("scheme"))
 
-    def add_node(self, key: Any, attributes: dict[str, Any]) -> None:
+    def add_node(self, key: object, attributes: Attributes) -> None:
         if type(key) is not str:
             raise GraphFileError(f"a node's id is {describe_value(key)}, not a text")
         if key in self.graph:
             raise GraphFileError(f"the node {printable(key)!r} is there twice")
         self.graph.add_nodes_from([(key, attributes)])
 
-    def add_edge(self, start: Any, end: Any) -> None:
+    def add_edge(self, start: object, end: object) -> None:
         """Adds an edge without attributes, which follow from the nodes."""
         for key in (start, end):
             if type(key) is not str or key not in self.graph:

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, copy_values, slot_positions
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties, PropertyValue
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def gc_paused() -> Iterator[None]:
 STORED_TYPES = ("Module", "Model", "DataSet", "User", "Job")
 GRAPH_TYPES = (*STORED_TYPES, "Operator", "ModuleType")
 TypeSelection = Iterable[str] | str | None
-Attributes = dict[str, Any]
+Attributes: TypeAlias = dict[str, PropertyValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class _Builder:
         self.add_edges()
         return self.graph
 
-    def _add(self, kind: str, name: str, /, **attributes: Any) -> None:
+    def _add(self, kind: str, name: str, /, **attributes: PropertyValue) -> None:
         if kind in self.types:
             self._put(node_key(kind, name), {"type": kind, **attributes})
 
@@ -144,14 +145,14 @@ class _Builder:
         else:
             known.update(attributes)
 
-    def _relate(self, start: str, end: str, relation: str, /, **attributes: Any) -> None:
+    def _relate(self, start: str, end: str, relation: str, /, **attributes: PropertyValue) -> None:
         if start not in self.nodes or end not in self.nodes:
             return
         ends = self.adj[start]
         edge = ends.get(end)
         ends[end] = {"type": relation, **attributes} if edge is None else {**edge, relation: attributes}
 
-    def _values(self, values: dict[Any, Any]) -> dict[Any, Any]:
+    def _values(self, values: Properties) -> Properties:
         return copy_values(values) if self.copies_values else values
 
     # -------------------------------------------------------------- nodes
@@ -271,7 +272,7 @@ def _class_key(name: str) -> str:
     return f"class {name}"  # the other types are called by digits
 
 
-def _model_attributes(model: ModelNode) -> dict[str, Any]:
+def _model_attributes(model: ModelNode) -> Attributes:
     return {
         "name": model.name, "root": model.root, "cyclic": model.cyclic, "parameters": model.parameters,
         "bytes": model.bytes, "flops": model.flops, "module_flops": dict(model.module_flops),
@@ -282,7 +283,7 @@ def _model_attributes(model: ModelNode) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _triples(counter: Counter[tuple[str, str]]) -> list[list[Any]]:
+def _triples(counter: Counter[tuple[str, str]]) -> list[list[object]]:
     return [[first, second, count] for (first, second), count in counter.items()]
 
 

@@ -16,11 +16,14 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 from modulekg_widgets.engine.identity.fingerprint import display_name
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, StructureNode
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 _IMMUTABLE_TYPES = frozenset((str, int, float, bool, complex, bytes, type(None)))
 
 
@@ -29,7 +32,7 @@ class DataSetNode:
     """A data set by name; `properties` are the user's plain values."""
 
     name: str
-    properties: dict[str, Any]
+    properties: Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class UserNode:
     """A person or a program that trains, by name."""
 
     name: str
-    properties: dict[str, Any]
+    properties: Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class JobNode:
     history: dict[str, list[tuple[float, float]]]  # metric -> (step, value)
     started: float  # seconds since 1970, UTC
     ended: float | None
-    properties: dict[str, Any]
+    properties: Properties
 
 
 @dataclass(frozen=True)
@@ -119,13 +122,12 @@ def count_uses(models: Iterable[ModelNode]) -> Counter[str]:
     return uses
 
 
-def copy_values(values: dict[Any, Any]) -> dict[Any, Any]:
+def copy_values(values: dict[Key, Value]) -> dict[Key, Value]:
     """Returns a copy that shares no mutable value."""
     if _IMMUTABLE_TYPES.issuperset(map(type, values.values())):
         return values.copy()
     return {key: value if _is_immutable(value) else deepcopy(value) for key, value in values.items()}
 
 
-def _is_immutable(value: Any) -> bool:
-    kind = type(value)
-    return kind in _IMMUTABLE_TYPES or (kind is tuple and _IMMUTABLE_TYPES.issuperset(map(type, value)))
+def _is_immutable(value: object) -> bool:
+    return type(value) in _IMMUTABLE_TYPES or (type(value) is tuple and _IMMUTABLE_TYPES.issuperset(map(type, value)))

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import date, datetime, timezone
 from numbers import Real
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ import torch
 
 from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
-from modulekg_widgets.engine.knowledge.facts.property_values import encode
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties, PropertyValue, encode
 from modulekg_widgets.engine.knowledge.facts.results import check_results
 
 CONVERGED_SHARE = 0.95  # of the way to the final value: where a run counts as converged
@@ -29,7 +28,7 @@ MAX_ARRAY_VALUES = 1000  # of an array among the properties
 MAX_POINTS = 10_000  # of one metric that others have written; of more, some are left out between first and last
 TimeLike = datetime | date | str | float | int | None
 Point = tuple[float, float]
-Points = Sequence[Any]
+Points = Sequence[object]
 
 
 def job_node(
@@ -42,7 +41,7 @@ def job_node(
     history: Mapping[str, Points] | Points | None = None,
     started: TimeLike = None,
     ended: TimeLike = None,
-    properties: Mapping[str, Any] | None = None,
+    properties: Mapping[str, object] | None = None,
 ) -> JobNode:
     """Returns a checked job; raises `PropertyError` or `UnknownNameError` for invalid values.
 
@@ -76,7 +75,7 @@ def checked_name(name: object, what: str) -> str:
     return name
 
 
-def checked_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+def checked_properties(properties: Mapping[str, object]) -> Properties:
     """The properties as plain values that the store can keep; raises `PropertyError` naming the one that it cannot."""
     found = {name: plain_value(value) for name, value in properties.items()}
     for name, value in found.items():
@@ -84,7 +83,7 @@ def checked_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def plain_value(value: Any, depth: int = 8) -> Any:
+def plain_value(value: PropertyValue, depth: int = 8) -> PropertyValue:
     """Returns usual containers, paths, dates and small arrays as Python's own values, and other values unchanged."""
     if depth and isinstance(value, Mapping):
         return {key: plain_value(item, depth - 1) for key, item in value.items()}
@@ -104,7 +103,7 @@ def plain_value(value: Any, depth: int = 8) -> Any:
     return value
 
 
-def _is_meta(value: Any) -> bool:
+def _is_meta(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_meta
 
 
@@ -129,7 +128,7 @@ def parse_history(history: Mapping[str, Points] | Points | None) -> dict[str, li
     return {ACCURACY: _points(history, ACCURACY)}
 
 
-def _points(points: Any, metric: str) -> list[Point]:
+def _points(points: object, metric: str) -> list[Point]:
     if isinstance(points, Mapping):
         points = list(points.items())
     if isinstance(points, (np.ndarray, torch.Tensor)):
@@ -146,7 +145,7 @@ def sampled_indices(count: int) -> list[int]:
     return [*range(0, count - 1, stride), count - 1] if count else []
 
 
-def _point(step: int, point: Any, metric: str) -> Point:
+def _point(step: int, point: object, metric: str) -> Point:
     if isinstance(point, (tuple, list)):
         if len(point) != 2:
             raise PropertyError(
@@ -156,7 +155,7 @@ def _point(step: int, point: Any, metric: str) -> Point:
     return float(step), _number(point, metric, finite=False)
 
 
-def _number(value: Any, what: str, finite: bool = True) -> float:
+def _number(value: PropertyValue, what: str, finite: bool = True) -> float:
     if isinstance(value, bool) or not (isinstance(value, Real) or hasattr(value, "item")):
         raise PropertyError(f"{printable(what)} is a {printable(type(value).__name__)}: give a number")
     try:

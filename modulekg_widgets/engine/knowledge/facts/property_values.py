@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from modulekg_widgets.engine.errors import PropertyError, printable
+from modulekg_widgets.engine.json_types import JsonValue
 from modulekg_widgets.engine.safe_files import parse_json
 
 MAX_DEPTH = 32  # containers within each other
@@ -29,6 +30,9 @@ MAX_SIMPLE_DEPTH, MAX_SIMPLE_ITEMS, MAX_SIMPLE_LENGTH = (
 MAX_ITEMS = 500_000  # values within one; lists that share lists may have more than memory
 CHARACTERS_PER_ITEM = 16  # of the text for each of these values
 MAX_SAFE_INTEGER = 2**53  # JavaScript, which reads our files too, counts no further
+# what a user gave or a file holds as a property; `encode` names the types that it may have
+PropertyValue: TypeAlias = Any
+Properties: TypeAlias = dict[str, PropertyValue]
 History = dict[str, list[tuple[float, float]]]  # metric -> (step, value)
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # two half characters, which JSON would join to one
@@ -65,12 +69,12 @@ def decode(text: str, max_items: int = MAX_ITEMS) -> object:
     return from_json(value)
 
 
-def to_json(value: object, name: str = "", max_items: int = MAX_ITEMS) -> Any:
+def to_json(value: object, name: str = "", max_items: int = MAX_ITEMS) -> JsonValue:
     """Returns the value as `encode` writes it, in types of JSON with finite floats; raises `PropertyError`."""
     return _PropertyWriter(name, max_items).convert(value, (), MAX_DEPTH)
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: object) -> PropertyValue:
     """The value that `to_json` wrote, from parsed JSON; raises `ValueError`."""
     return _restore(value, MAX_DEPTH)
 
@@ -119,7 +123,7 @@ def _as_float(number: float) -> float:
 # ------------------------------------------------------------------ writing
 
 
-def _is_simple(value: Any, depth: int) -> bool:
+def _is_simple(value: PropertyValue, depth: int) -> bool:
     """True if JSON has the value as it is and it is small even if it shares lists."""
     kind = type(value)
     if kind is str:
@@ -136,7 +140,7 @@ def _is_simple(value: Any, depth: int) -> bool:
     return False not in [_is_simple(item, depth - 1) for item in value]
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: PropertyValue) -> bool:
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return True
@@ -152,7 +156,7 @@ class _PropertyWriter:
         self.name = name
         self.most = self.remaining = most
 
-    def convert(self, value: Any, path: tuple[object, ...], depth: int) -> Any:
+    def convert(self, value: PropertyValue, path: tuple[object, ...], depth: int) -> JsonValue:
         self._spend(1)
         kind = type(value)
         if kind in (tuple, list, dict):
@@ -183,7 +187,7 @@ class _PropertyWriter:
                 f"{_property_name(self.name, ())} is longer than {self.most:,} values: keep it in a file"
             )
 
-    def _container(self, value: Any, kind: type, path: tuple[object, ...], depth: int) -> Any:
+    def _container(self, value: PropertyValue, kind: type, path: tuple[object, ...], depth: int) -> JsonValue:
         if not depth:
             raise PropertyError(f"{_property_name(self.name, path[:4])} is nested deeper than {MAX_DEPTH} levels")
         if kind is dict:
@@ -191,7 +195,7 @@ class _PropertyWriter:
         items = [self.convert(item, (*path, index), depth - 1) for index, item in enumerate(value)]
         return {"$tuple": items} if kind is tuple else items
 
-    def _dictionary(self, value: dict[Any, Any], path: tuple[object, ...], depth: int) -> Any:
+    def _dictionary(self, value: dict[PropertyValue, object], path: tuple[object, ...], depth: int) -> JsonValue:
         items = [(key, self.convert(item, (*path, key), depth - 1)) for key, item in value.items()]
         if all(type(key) is str and not _PAIR.search(key) for key in value) and not _is_tag(value):
             return dict(items)
@@ -215,31 +219,31 @@ def _key_text(key: object) -> str:
     return str(key) if type(key) is int and abs(key) < MAX_SAFE_INTEGER else type(key).__name__
 
 
-def _text(value: str) -> Any:
+def _text(value: str) -> JsonValue:
     if not _PAIR.search(value):
         return value
     cuts = [match.start() + 1 for match in _PAIR.finditer(value)]
     return {"$str": [value[i:j] for i, j in zip([0, *cuts], [*cuts, len(value)], strict=True)]}
 
 
-def _is_tag(value: dict[Any, Any]) -> bool:
+def _is_tag(value: dict[PropertyValue, PropertyValue]) -> bool:
     if len(value) != 1:
         return False
     (key,) = value
     return type(key) is str and key.startswith("$")
 
 
-def _float(value: float) -> Any:
+def _float(value: float) -> JsonValue:
     return value if math.isfinite(value) else {"$float": repr(value)}
 
 
-_SCALARS: dict[type, Callable[[Any], Any]] = {
+_SCALARS: dict[type, Callable[[PropertyValue], JsonValue]] = {
     int: lambda value: {"$int": hex(value)},
     float: _float,
     complex: lambda value: {"$complex": [_float(value.real), _float(value.imag)]},
     bytes: lambda value: {"$bytes": base64.b64encode(value).decode("ascii")},
 }
-_NUMPY: dict[str, Callable[[Any], Any]] = {
+_NUMPY: dict[str, Callable[[PropertyValue], object]] = {
     "b": bool, "i": int, "u": int, "f": float, "c": complex, "U": str, "S": bytes,
 }  # fmt: skip
 
@@ -247,7 +251,7 @@ _NUMPY: dict[str, Callable[[Any], Any]] = {
 # ------------------------------------------------------------------ reading
 
 
-def _parse(text: str, most: int) -> Any:
+def _parse(text: str, most: int) -> JsonValue:
     if len(text) > most:
         raise ValueError(f"a value has at most {most:,} characters, found {len(text):,}")
     try:
@@ -256,7 +260,7 @@ def _parse(text: str, most: int) -> Any:
         raise ValueError("a value is nested too deep") from None
 
 
-def _restore(value: Any, depth: int) -> Any:
+def _restore(value: PropertyValue, depth: int) -> PropertyValue:
     kind = type(value)
     if kind is not list and kind is not dict:
         return value
@@ -270,7 +274,7 @@ def _restore(value: Any, depth: int) -> Any:
     return {key: _restore(item, depth - 1) for key, item in value.items()}
 
 
-def _restore_tagged(tag: str, inner: Any, depth: int) -> Any:
+def _restore_tagged(tag: str, inner: PropertyValue, depth: int) -> object:
     if tag in ("$tuple", "$dict") and type(inner) is list:
         if not depth:
             raise ValueError(f"a value is nested deeper than {MAX_DEPTH} levels")
@@ -284,13 +288,13 @@ def _restore_tagged(tag: str, inner: Any, depth: int) -> Any:
     raise ValueError(f"there is no such value as {printable(tag)!r} with a {type(inner).__name__}")
 
 
-def _pair(pair: Any, depth: int) -> tuple[Any, Any]:
+def _pair(pair: PropertyValue, depth: int) -> tuple[PropertyValue, PropertyValue]:
     if type(pair) is not list or len(pair) != 2:
         raise ValueError("an entry of a dictionary is a key and a value")
     return _restore(pair[0], depth), _restore(pair[1], depth)
 
 
-def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _dictionary(pairs: list[tuple[object, object]]) -> dict[object, object]:
     try:
         hashes = {hash(key) for key, _ in pairs}
     except TypeError:
@@ -315,21 +319,21 @@ def _read_int(text: str) -> int:
     return int(text, 16)
 
 
-def _read_complex(parts: list[Any]) -> complex:
+def _read_complex(parts: list[PropertyValue]) -> complex:
     numbers = [_restore(part, 0) for part in parts]
     if len(numbers) != 2 or not all(type(number) in (int, float) for number in numbers):
         raise ValueError("a complex number has two parts")
     return complex(*numbers)
 
 
-def _read_str(parts: list[Any]) -> str:
+def _read_str(parts: list[PropertyValue]) -> str:
     if not all(type(part) is str for part in parts):
         raise ValueError("a text has texts as its parts")
     return "".join(parts)
 
 
-_LISTS: dict[str, Callable[[list[Any]], Any]] = {"$complex": _read_complex, "$str": _read_str}
-_READERS: dict[str, Callable[[str], Any]] = {
+_LISTS: dict[str, Callable[[list[PropertyValue]], object]] = {"$complex": _read_complex, "$str": _read_str}
+_READERS: dict[str, Callable[[str], object]] = {
     "$float": _read_float,
     "$int": _read_int,
     "$bytes": lambda text: base64.b64decode(text, validate=True),

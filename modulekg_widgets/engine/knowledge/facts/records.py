@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.classes import class_mro, class_names
@@ -23,6 +22,7 @@ from modulekg_widgets.engine.identity.hierarchy import Hierarchy, hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import ModelLike
 from modulekg_widgets.engine.identity.tensors import direct_tensors, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 
 # what a fingerprint of each scheme looks like
 FINGERPRINTS = {"structure": re.compile("[0-9a-f]{32}"), "seed": re.compile("[0-9a-f]{1,100000}")}
@@ -38,7 +38,7 @@ class StructureNode:
     class_name: str
     qualified_class: str
     bases: tuple[str, ...]  # the qualified names of the classes above it, nearest first, up to torch's Module
-    hyperparameters: dict[str, Any]
+    hyperparameters: Properties
     tensors: dict[str, tuple[int, ...] | None]
     slots: tuple[tuple[str, str | None], ...]  # (name, fingerprint of the child) in order; None for an empty slot
     parameters: int  # in and below it, each tensor once

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeGuard
 
 from modulekg_widgets.engine.errors import PropertyError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
@@ -32,7 +32,7 @@ class Result(NamedTuple):
     unit: str | None
 
 
-def as_property(results: Mapping[str, Result]) -> dict[str, list[Any]]:
+def as_property(results: Mapping[str, Result]) -> dict[str, list[object]]:
     return {target: [result.value, result.unit] for target, result in results.items()}
 
 
@@ -97,7 +97,7 @@ def unit_notes(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable
     return tuple(notes)
 
 
-def check_results(properties: Mapping[str, Any]) -> None:
+def check_results(properties: Mapping[str, object]) -> None:
     """Raise `PropertyError` for a result of no number that a float holds, or of a share outside of its range."""
     given = properties.get(RESULTS)
     for name, pair in given.items() if isinstance(given, dict) else ():
@@ -121,15 +121,15 @@ def _unit_text(unit: str | None) -> str:
     return "without a unit" if unit is None else f"in {printable(unit)!r}"
 
 
-def _is_pair(pair: Any) -> bool:
+def _is_pair(pair: object) -> TypeGuard[Sequence[object]]:
     return isinstance(pair, list | tuple) and len(pair) == 2
 
 
-def _unit(unit: Any) -> str | None:
+def _unit(unit: object) -> str | None:
     return unit if isinstance(unit, str) else None
 
 
-def _result(pair: Any) -> Result | None:
+def _result(pair: object) -> Result | None:
     """Returns a stored result, None for any other property of that name."""
     if not _is_pair(pair):
         return None

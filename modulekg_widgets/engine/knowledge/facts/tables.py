@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pandas as pd
 
 
-def data_frame(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
+def data_frame(rows: Iterable[Sequence[object]], columns: Sequence[str]) -> pd.DataFrame:
     """A DataFrame of rows; a column of text that pandas' own type for text cannot hold is one of objects."""
     rows = list(rows)
     try:
@@ -27,7 +26,7 @@ def name_index(names: Iterable[str]) -> pd.Index:
         return pd.Index(names, dtype=object)
 
 
-def _column(values: Sequence[Any]) -> pd.Series:
+def _column(values: Sequence[object]) -> pd.Series:
     try:
         return pd.Series(values)
     except UnicodeEncodeError:

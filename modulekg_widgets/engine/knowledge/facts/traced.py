@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -24,7 +23,7 @@ from modulekg_widgets.engine.knowledge.facts.records import (
     with_traffic,
 )
 from modulekg_widgets.engine.operators.cost import memory_traffic
-from modulekg_widgets.engine.torch_runtime.private import TorchDispatchMode, modules_of, packet_of
+from modulekg_widgets.engine.torch_runtime.private import Overload, TorchDispatchMode, modules_of, packet_of
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
@@ -36,8 +35,8 @@ def describe_model(
     model: ModelLike,
     name: str | None,
     scheme: str,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     eval_mode: bool = False,
     levels: str = "repetition",
 ) -> ModelRecord:
@@ -53,8 +52,8 @@ def describe_model(
 
 def traced_record(
     model: nn.Module,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
+    args: object,
+    kwargs: Mapping[str, object] | None,
     name: str | None,
     scheme: str,
     eval_mode: bool = False,
@@ -130,7 +129,7 @@ def _merge_sources(several: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 log = logging.getLogger("modulekg_widgets")
-CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+CallArguments = tuple[tuple[object, ...], Mapping[str, object]]
 
 
 def add_cost(record: ModelRecord, model: nn.Module, call: CallArguments) -> ModelRecord:
@@ -163,7 +162,13 @@ class _CostCounter(TorchDispatchMode):
         self.flops = 0
         self.traffic: list[int] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Overload,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         found, formula = func(*args, **(kwargs or {})), flop_registry.get(packet_of(func))
         if formula is not None:
             self.flops += int(formula(*args, **(kwargs or {}), out_val=found))

@@ -100,7 +100,7 @@ def finite_float(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def safe_repr(value: Any, limit: int = 60) -> str:
+def safe_repr(value: object, limit: int = 60) -> str:
     """Returns a short `repr` for messages that never raises."""
     try:
         found = repr(value)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 from datetime import datetime, timezone
 from statistics import fmean, pstdev
-from typing import Any
 
 import pandas as pd
 
@@ -16,6 +15,7 @@ from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, c
 from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike, timestamp
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 from modulekg_widgets.engine.knowledge.facts.tables import data_frame
 
@@ -225,7 +225,7 @@ def unknown_name_error(kind: str, name: object, known: Iterable[str]) -> Unknown
     return UnknownPathError(f"there is no {kind} {printable(str(name))!r}: {closest_match_hint(str(name), known)}")
 
 
-def _described(contents: Contents, key: str) -> tuple[str, dict[str, Any]]:
+def _described(contents: Contents, key: str) -> tuple[str, Properties]:
     return contents.modules[key].class_name, deepcopy(contents.modules[key].hyperparameters)
 
 

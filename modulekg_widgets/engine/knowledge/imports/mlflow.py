@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.errors import GraphFileError, MissingPackageError, PropertyError, StoreError, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import MAX_FILE_BYTES, checked_path
@@ -26,6 +26,7 @@ from modulekg_widgets.engine.knowledge.facts.jobs import (
     convergence_of,
     sampled_indices,
 )
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 from modulekg_widgets.engine.knowledge.store.sqlite_file import foreign_database, plain_columns
 from modulekg_widgets.engine.safe_files import read_bounded
 
@@ -35,6 +36,7 @@ from modulekg_widgets.engine.safe_files import read_bounded
 RUN_STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 ACTIVE = "active"  # the stage of what is not deleted
 CONTEXT_TAG = "mlflow.data.context"  # the tag that says what a data set was given for
+Settings: TypeAlias = dict[str, Any]  # of a `meta.yaml`, whose scalars are all texts
 MAX_TEXT_BYTES = 1 << 20  # bytes of a tag or parameter
 
 
@@ -60,7 +62,7 @@ class MLflowRun:
         trained = tags.get(model, self.params.get(model))
         started, ended = self._seconds("start_time", self.started), self._seconds("end_time", self.ended)
         datasets = [dataset.name for dataset in self.datasets]
-        properties: dict[str, Any] = {
+        properties: Properties = {
             "experiment": self.experiment,
             "run_name": tags.pop("mlflow.runName", None) or self.run_name,
             "status": self.status,
@@ -138,7 +140,7 @@ def read_file_runs(store: Path) -> Iterator[MLflowRun]:
                 yield _run(folder, settings, about.get("name", experiment.name))
 
 
-def _run(folder: Path, about: dict[str, Any], experiment: str) -> MLflowRun:
+def _run(folder: Path, about: Settings, experiment: str) -> MLflowRun:
     return MLflowRun(
         about.get("run_id") or about.get("run_uuid") or folder.name,
         experiment,
@@ -214,7 +216,7 @@ def _points(file: Path) -> list[Point]:
     return [(float(timed[place][0]), timed[place][2]) for place in sampled_indices(len(timed))]
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def _settings(file: Path) -> Settings:
     """Returns the used settings of a `meta.yaml`; others, which may be long, are not parsed."""
     try:
         import yaml

@@ -6,15 +6,16 @@ import hashlib
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from modulekg_widgets.engine.errors import PropertyError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import checked_name, checked_properties
+from modulekg_widgets.engine.knowledge.facts.property_values import PropertyValue
 from modulekg_widgets.engine.knowledge.facts.results import (
     RESULTS,
     Result,
@@ -51,25 +52,29 @@ class ResultColumns(NamedTuple):
     training: Sequence[str]
     unit: str | Mapping[str, str] | None
     device: str | None
-    columns: Mapping[Any, str]
+    columns: Mapping[Hashable, str]
 
 
 def result_columns(
-    dataset: Any, target: Any, model: Any, value: Any, training: Any, unit: Any, device: Any, columns: Any
+    dataset: object,
+    target: object,
+    model: object,
+    value: object,
+    training: object,
+    unit: object,
+    device: object,
+    columns: object,
 ) -> ResultColumns:
     """Returns the checked columns; raises `PropertyError` or `UnknownNameError`."""
-    for name, what in ((dataset, "data set"), (target, "target"), (device, "device")):
-        if name is not None:
-            checked_name(name, what)
-    checked_name(model, "column of models")
-    checked_name(value, "column of values")
+    constants = ((dataset, "data set"), (target, "target"), (device, "device"))
+    of_dataset, of_target, of_device = [None if name is None else checked_name(name, what) for name, what in constants]
     return ResultColumns(
-        dataset, target, model, value, column_names(training, "training"), checked_unit(unit), device,
-        names_by_column(columns, "columns"),
+        of_dataset, of_target, checked_name(model, "column of models"), checked_name(value, "column of values"),
+        column_names(training, "training"), checked_unit(unit), of_device, names_by_column(columns, "columns"),
     )  # fmt: skip
 
 
-def column_names(columns: Any, what: str) -> tuple[str, ...]:
+def column_names(columns: object, what: str) -> tuple[str, ...]:
     """Returns the names of columns as a tuple; one text is one name. Raises `PropertyError`."""
     if isinstance(columns, str):
         return (columns,)
@@ -81,7 +86,7 @@ def column_names(columns: Any, what: str) -> tuple[str, ...]:
     return names
 
 
-def names_by_column(columns: Any, what: str) -> dict[Any, str]:
+def names_by_column(columns: object, what: str) -> dict[Any, str]:
     """Returns new names by column; raises `PropertyError` or `UnknownNameError`."""
     if columns is None:
         return {}
@@ -92,7 +97,7 @@ def names_by_column(columns: Any, what: str) -> dict[Any, str]:
     return dict(columns)
 
 
-def checked_unit(unit: Any) -> str | dict[str, str] | None:
+def checked_unit(unit: object) -> str | dict[str, str] | None:
     """A unit, or units by target; raises `PropertyError`."""
     if unit is None or isinstance(unit, str):
         return unit
@@ -109,8 +114,10 @@ MAX_FRACTION = 1.0
 MAX_LISTED = 8
 MAX_INTEGER = 2**63  # of what tells how a model was trained
 
-Row = dict[str, Any]
-JobKey = tuple[Any, ...]
+Row = dict[str, object]
+Training = tuple[tuple[str, PropertyValue], ...]
+JobKey = tuple[str, str | None, str | None, Training]  # model, data set, device, training
+LeftOut: TypeAlias = dict[Any, str]  # why a row or a run is not among the results, by its label
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class AddedResults:
 
     added: int
     jobs: int
-    left_out: dict[Any, str] = field(repr=False)
+    left_out: LeftOut = field(repr=False)
     notes: tuple[str, ...] = ()
     of: str = "row"
 
@@ -149,11 +156,11 @@ class AddedResults:
 class RowResult(NamedTuple):
     """One result of a row."""
 
-    row: Any
+    row: Any  # its label in the table, or what another table calls it by
     model: str
     dataset: str | None
     device: str | None
-    training: tuple[tuple[str, Any], ...]
+    training: Training
     target: str
     result: Result
 
@@ -162,7 +169,7 @@ class RowResult(NamedTuple):
         return self.model, self.dataset, self.device, self.training
 
 
-def read_table(table: Any) -> pd.DataFrame:
+def read_table(table: object) -> pd.DataFrame:
     """A DataFrame as it is, or the CSV of a path; raises `GraphFileError` and `PropertyError`."""
     import pandas as pd
 
@@ -196,7 +203,7 @@ def jobs_from_table(frame: pd.DataFrame, about: ResultColumns, known: Contents) 
     if len(set(names)) < len(names):
         raise PropertyError("two columns of the table have one name: rename one of them by columns={…}")
     targets = _targets(names, about)
-    left_out: dict[Any, str] = {}
+    left_out: LeftOut = {}
     units = _units(frame, about)
 
     @cache  # a table has many rows of each
@@ -250,14 +257,14 @@ def _units(frame: pd.DataFrame, about: ResultColumns) -> dict[str, str]:
     return {**given, **(about.unit if isinstance(about.unit, Mapping) else {})}
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[tuple[Any, Row]]:
+def _rows(frame: pd.DataFrame) -> Iterator[tuple[Hashable, Row]]:
     columns = [str(name) for name in frame.columns]
     for place, values in enumerate(frame.itertuples(index=False, name=None)):
         label = frame.index[place]
         yield (label if _is_hashable(label) else place), dict(zip(columns, values, strict=True))
 
 
-def _is_hashable(label: Any) -> bool:
+def _is_hashable(label: object) -> bool:
     try:
         hash(label)
     except TypeError:
@@ -266,7 +273,7 @@ def _is_hashable(label: Any) -> bool:
 
 
 def _results_in(
-    label: Any,
+    label: Hashable,
     row: Row,
     targets: Mapping[str, str | None],
     about: ResultColumns,
@@ -311,12 +318,12 @@ def _split_tag(name: str) -> tuple[str, str | None]:
     return model, tag if dot else None
 
 
-def unify_units(results: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
+def unify_units(results: Sequence[RowResult], left_out: LeftOut) -> list[RowResult]:
     """Returns the valid results; shares without a unit become percents or fractions, as most of them are.
 
     A unit that is said is believed, unless the share is out of its range then; zeros say nothing.
     """
-    groups: dict[JobKey, list[RowResult]] = {}
+    groups: dict[tuple[object, ...], list[RowResult]] = {}
     for each in results:
         fault = share_error(each.target, *each.result)
         if fault is None:
@@ -345,9 +352,9 @@ def _with_unit(found: RowResult, unit: str | None) -> RowResult:
     return found._replace(result=Result(found.result.value, unit))
 
 
-def _drop_duplicates(found: Sequence[RowResult], left_out: dict[Any, str]) -> list[RowResult]:
+def _drop_duplicates(found: Sequence[RowResult], left_out: LeftOut) -> list[RowResult]:
     """Returns the first of the results with the same job and target."""
-    kept: dict[JobKey, RowResult] = {}
+    kept: dict[tuple[object, ...], RowResult] = {}
     for each in found:
         first = kept.setdefault((*each.key, each.target), each)
         if first is not each:
@@ -398,7 +405,7 @@ def accuracy_as_fraction(result: Result | None) -> float | None:
     return min(found.value / 100, 1.0)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or (isinstance(value, float) and value != value):
         return None
     try:
@@ -408,7 +415,7 @@ def _text(value: Any) -> str | None:
     return None if text in ("", "nan", "None", "<NA>", "NaT") else text
 
 
-def _plain(value: Any, name: str) -> Any:
+def _plain(value: PropertyValue, name: str) -> PropertyValue:
     """A cell as a plain value; None where it is empty. Whole numbers stay so where a missing cell made them floats.
 
     Raises `PropertyError`.

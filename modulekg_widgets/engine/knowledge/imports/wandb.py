@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from modulekg_widgets.engine.errors import GraphFileError, PropertyError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
@@ -34,10 +34,12 @@ from modulekg_widgets.engine.knowledge.facts.jobs import (
     sampled_indices,
     timestamp,
 )
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 from modulekg_widgets.engine.knowledge.facts.results import RESULTS, Result, as_property, results_of, unit_notes
 from modulekg_widgets.engine.knowledge.facts.units import TOP_1, canonical_target
 from modulekg_widgets.engine.knowledge.imports.result_tables import (
     AddedResults,
+    LeftOut,
     RowResult,
     accuracy_as_fraction,
     checked_unit,
@@ -218,16 +220,18 @@ class WandbColumns(NamedTuple):
         return self.unit if isinstance(self.unit, str) or self.unit is None else self.unit.get(target)
 
 
-def wandb_columns(model: Any, dataset: Any, accuracy: Any, targets: Any, unit: Any, training: Any) -> WandbColumns:
+def wandb_columns(
+    model: object, dataset: object, accuracy: object, targets: object, unit: object, training: object
+) -> WandbColumns:
     """Returns the checked columns; raises `PropertyError` or `UnknownNameError`."""
-    checked_name(model, "column of models")
-    checked_name(accuracy, "column of accuracies")
-    if dataset is not None:
-        checked_name(dataset, "column of data sets")
+    of_model, of_accuracy = checked_name(model, "column of models"), checked_name(accuracy, "column of accuracies")
+    of_dataset = None if dataset is None else checked_name(dataset, "column of data sets")
     by_column = names_by_column(targets, "targets")
     for column in by_column:
         checked_name(column, "column of targets")
-    return WandbColumns(model, dataset, accuracy, by_column, checked_unit(unit), column_names(training, "training"))
+    return WandbColumns(
+        of_model, of_dataset, of_accuracy, by_column, checked_unit(unit), column_names(training, "training")
+    )
 
 
 class _TableRun(NamedTuple):
@@ -246,7 +250,7 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
 
     Raises `PropertyError` for a table without the columns that are asked for.
     """
-    left_out: dict[Any, str] = {}
+    left_out: LeftOut = {}
     runs: dict[str, _TableRun] = {}
     names: dict[str, list[str]] = _jobs_by_run(known)
     for table in (table for table in tables if table.is_run_table):
@@ -278,7 +282,7 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
 
 
 def _new_nodes(
-    names: Iterable[str | None], known: Mapping[str, object], kind: Callable[[str, dict[str, Any]], Node]
+    names: Iterable[str | None], known: Mapping[str, object], kind: Callable[[str, Properties], Node]
 ) -> dict[str, Node]:
     return {name: kind(name, {}) for name in dict.fromkeys(names) if name is not None and name not in known}
 
@@ -317,7 +321,7 @@ def _check_accuracy(tables: Sequence[WandbTable], histories: Mapping[str, Histor
         raise PropertyError(f"no file has {printable(about.accuracy)!r}: {hint}; say accuracy=")
 
 
-def _runs_in(table: WandbTable, about: WandbColumns, known: Contents, left_out: dict[Any, str]) -> Iterator[_TableRun]:
+def _runs_in(table: WandbTable, about: WandbColumns, known: Contents, left_out: LeftOut) -> Iterator[_TableRun]:
     column = about.dataset or DATASET
     constant = about.dataset if not table.column_indices(column) else None
     for number, row in enumerate(table.rows, 2):
@@ -343,7 +347,7 @@ def _job_name(table: WandbTable, row: list[str], name: str) -> str:
 
 
 def _jobs_from_tables(
-    runs: Mapping[str, _TableRun], about: WandbColumns, known: Contents, left_out: dict[Any, str]
+    runs: Mapping[str, _TableRun], about: WandbColumns, known: Contents, left_out: LeftOut
 ) -> dict[str, JobNode]:
     results: dict[str, dict[str, Result]] = {}
     reasons: dict[tuple[str, str], str] = {}  # by job and target
@@ -361,7 +365,7 @@ def _jobs_from_tables(
     return found
 
 
-def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: dict[Any, str]) -> Iterator[RowResult]:
+def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: LeftOut) -> Iterator[RowResult]:
     """The values of the targets, each under its job and target."""
     for key, run in runs.items():
         for column, name in about.targets.items():
@@ -377,7 +381,7 @@ def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: dict[
                 yield RowResult((key, target), run.model, run.dataset, None, (), target, result)
 
 
-def _accuracies(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: dict[Any, str]) -> dict[str, float]:
+def _accuracies(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: LeftOut) -> dict[str, float]:
     """The last accuracy of each run that has one, in percent where any of its column is above 1."""
     values: dict[str, dict[str, float]] = {}
     for key, run in runs.items():
@@ -445,7 +449,7 @@ def _plain(text: str) -> str | int | float:
 
 
 def _histories(
-    charts: Iterable[WandbTable], names: Mapping[str, Sequence[str]], left_out: dict[Any, str]
+    charts: Iterable[WandbTable], names: Mapping[str, Sequence[str]], left_out: LeftOut
 ) -> dict[str, History]:
     """The metrics of charts by job."""
     found: dict[str, History] = {}

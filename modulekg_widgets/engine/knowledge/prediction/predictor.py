@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from modulekg_widgets.engine.knowledge.prediction.predictors.target_regressor im
 
 MIN_DATASETS = 3  # places: two tell one distance, which is no spread
 MAX_PERCENT = 100.0  # percent
+Name = TypeVar("Name", str, "str | None")
 
 
 def transfer_intervals(source: PredictionIntervals, known: Iterable[TargetRegressor]) -> PredictionIntervals:
@@ -200,7 +201,7 @@ class Predictor:
         records: Sequence[ModelRecord],
         dataset: str | None = IMAGENET,
         device: str | None = None,
-        training: Mapping[str, Any] | None = None,
+        training: Mapping[str, object] | None = None,
         extrapolate: bool = False,
     ) -> list[Prediction]:
         """Returns one prediction for each record, trained as `training` describes.
@@ -400,7 +401,7 @@ class Predictor:
         return told, [SelectedRegressor(title, {})] * len(samples), len(surface.values)
 
 
-def _single(names: set[Any], word: str) -> Any:
+def _single(names: set[Name], word: str) -> Name | None:
     if len(names) > 1:
         known = ", ".join(repr(printable(str(name))) for name in sorted(map(str, names))[:8])
         raise PredictionError(f"values are known of several: pass {word}=, one of {known}")
@@ -412,16 +413,18 @@ def predict(
     target: str,
     record: ModelRecord | str,
     dataset: str | None = None,
-    **question: Any,
+    device: str | None = None,
+    training: Mapping[str, object] | None = None,
+    extrapolate: bool = False,
 ) -> Prediction:
     """Predicts `target` of a model from known values of others.
 
-    `record` may be the name of a model of the graph; `question` is that of `Predictor.predict`. Raises
+    `record` may be the name of a model of the graph; the rest is that of `Predictor.predict`. Raises
     `UnknownNameError` for an unknown target, model, data set or device, `PredictionError` where nothing tells it.
     """
     predictor = fitted_predictor(contents, target)
     wanted = find_record(contents, record) if isinstance(record, str) else record
-    return predictor.predict([wanted], dataset, **question)[0]
+    return predictor.predict([wanted], dataset, device, training, extrapolate)[0]
 
 
 def fitted_predictor(contents: Contents, target: str = TOP_1, known: FeatureCache | None = None) -> Predictor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.knowledge.repository import GraphParts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from torch import nn
 
     from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency
@@ -284,7 +286,7 @@ def similar(self: GraphParts, model: nn.Module | str, n: int = 10) -> pd.DataFra
     return self.repository.derived("similarity", SimilarityIndex).most_similar(record, n, model if known else None)
 
 
-def plot(self: GraphParts, question: str, *args: Any, ax: Any = None, **kwargs: Any) -> Any:
+def plot(self: GraphParts, question: str, *args: object, ax: Axes | None = None, **kwargs: object) -> Figure | Axes:
     """Plots the answer to a question with matplotlib.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.knowledge.repository import GraphParts
 
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def equivalent(
-    self: GraphParts, a: nn.Module | str, b: nn.Module | str, args: Any = None, kwargs: Mapping[str, Any] | None = None
+    self: GraphParts,
+    a: nn.Module | str,
+    b: nn.Module | str,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
 ) -> Equivalence:
     """Compares two models by their data flow; names and classes do not count.
 

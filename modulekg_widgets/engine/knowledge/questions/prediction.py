@@ -26,10 +26,10 @@ def predict(
     target: str,
     model: nn.Module | str,
     *,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     dataset: str | None = None,
-    training: Mapping[str, Any] | None = None,
+    training: Mapping[str, object] | None = None,
     device: str | None = None,
     extrapolate: bool = False,
 ) -> Prediction:

@@ -7,18 +7,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Table
 
 from modulekg_widgets.engine.errors import PropertyError, StoreError, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode, slot_positions
 from modulekg_widgets.engine.knowledge.facts.jobs import checked_seconds
-from modulekg_widgets.engine.knowledge.facts.property_values import decode, decode_history, encode, encode_history
+from modulekg_widgets.engine.knowledge.facts.property_values import (
+    Properties,
+    decode,
+    decode_history,
+    encode,
+    encode_history,
+)
 from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, ModelNode, StructureNode
 
 Node = TypeVar("Node")
-Row = tuple[Any, ...]
+Row = tuple[object, ...]
 _dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 _JSON_SCALARS = {str, int, float, bool, type(None)}
 MIN_COPY_ROWS = 1000  # rows; fewer are inserted sooner than a COPY is set up
@@ -83,7 +89,7 @@ def contains_rows(node: StructureNode) -> Iterable[tuple[str, str]]:
         yield child, _fast_encode(slots) or encode(slots)
 
 
-def _fast_encode(value: Any) -> str | None:
+def _fast_encode(value: object) -> str | None:
     """Returns the text of `encode` faster, for values whose texts alone may need its care; else None."""
     try:
         text = _dumps(value)
@@ -198,7 +204,7 @@ def job_from_row(name: str, text: str, user: str | None, dataset: str | None, mo
     return read_checked(read, f"the job {name!r}")
 
 
-def named_from_row(kind: Callable[[str, dict[str, Any]], Node], name: str, text: str) -> Node:
+def named_from_row(kind: Callable[[str, Properties], Node], name: str, text: str) -> Node:
     """Returns the data set or user of a row."""
     return read_checked(lambda: kind(unescaped(name), _mapping(decode_properties(text))), f"{kind.__name__} {name!r}")
 
@@ -220,7 +226,7 @@ def read_checked(read: Callable[[], Node], what: str) -> Node:
         raise StoreError(f"{printable(what)} cannot be read from the store ({reason}): the store is damaged") from error
 
 
-def decode_properties(text: str) -> dict[str, Any]:
+def decode_properties(text: str) -> Properties:
     return _mapping(decode(text))
 
 
@@ -228,55 +234,57 @@ def decode_count(text: str) -> int:
     return read_checked(lambda: _natural(decode(text)), "a number of uses")
 
 
-def _pairs(value: Any) -> list[list[Any]]:
+def _pairs(value: object) -> list[list[object]]:
     if not isinstance(value, list):
         raise TypeError("slots are no list")
     return value
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> Properties:
     if not isinstance(value, dict):
         raise TypeError(f"{type(value).__name__} instead of properties")
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} instead of a text")
     return value
 
 
-def _fingerprint(value: Any) -> str:
-    if not FINGERPRINTS["seed"].fullmatch(_text(value)):  # which those of the other scheme match as well
+def _fingerprint(value: object) -> str:
+    text = _text(value)
+    if not FINGERPRINTS["seed"].fullmatch(text):  # which those of the other scheme match as well
         raise ValueError("no fingerprint")
-    return value
+    return text
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{type(value).__name__} instead of a truth value")
     return value
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{type(value).__name__} instead of a whole number")
     return value
 
 
-def _natural(value: Any) -> int:
-    if _integer(value) < 0:
-        raise ValueError(f"{value} is negative")
-    return value
+def _natural(value: object) -> int:
+    number = _integer(value)
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+    return number
 
 
-def _real(value: Any) -> float:
-    if type(value) not in (int, float):
+def _real(value: object) -> float:
+    if not (type(value) is int or type(value) is float):
         raise TypeError(f"{type(value).__name__} instead of a number")
     return float(value)
 
 
-def _real_or_none(value: Any) -> float | None:
+def _real_or_none(value: object) -> float | None:
     return None if value is None else _real(value)
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool, StaticPool
 
@@ -91,12 +90,12 @@ def _control_transactions(engine: Engine) -> Engine:
     """Controls transactions: a writer takes its lock at the beginning, so that two cannot block each other."""
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
+    def _connected(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
         _protect(connection)
 
     @event.listens_for(engine, "begin")
-    def _begun(connection: Any) -> None:
+    def _begun(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -113,7 +112,7 @@ def _protect(connection: sqlite3.Connection) -> None:
 
 def _use_write_ahead_log(engine: Engine, writable: bool) -> None:
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
+    def _connected(connection: sqlite3.Connection, _record: object) -> None:
         connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         connection.execute("PRAGMA synchronous=FULL")  # what was acknowledged survives a power cut
         if writable and _is_ours(connection):

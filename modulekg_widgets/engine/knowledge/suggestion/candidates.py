@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 import pandas as pd
 import torch
@@ -74,7 +74,7 @@ def _resized_layer(layer: nn.Module, classes: int) -> nn.Module:
     if isinstance(layer, nn.Linear):
         return nn.Linear(layer.in_features, classes, has_bias, **place)  # type: ignore[arg-type]
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         name: getattr(layer, name) for name in ("kernel_size", "stride", "padding", "dilation", "padding_mode")
     }
     return type(layer)(layer.in_channels, classes, bias=has_bias, **settings, **place)
@@ -130,7 +130,7 @@ class Candidate:
         wanted = self.classes if num_classes is None else num_classes
         return build_model(self.builder, wanted, meta_call(self.inputs), required=num_classes is not None)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         return {
             "name": self.name, "kind": self.kind, "value": self.value, "std": self.std,
             "parameters": self.parameters, "flops": self.flops,
@@ -168,7 +168,16 @@ def accepts_num_classes(builder: Builder) -> bool:
 
 # --------------------------------------------------------------------- table
 
-Row = TypeVar("Row", bound="Any")
+
+class TableRow(Protocol):
+    """Protocol of what is shown as a row of a table."""
+
+    def row(self) -> dict[str, object]:
+        """Returns the cells by column."""
+        ...
+
+
+Row = TypeVar("Row", bound=TableRow)
 
 
 class Ranking(Sequence[Row], Generic[Row]):
@@ -226,7 +235,7 @@ class Ranking(Sequence[Row], Generic[Row]):
         return frame
 
 
-def count_text(value: Any) -> str:
+def count_text(value: float | None) -> str:
     """Returns a count as 25.6 M, or a question mark."""
     if value is None or pd.isna(value):
         return "?"
@@ -283,8 +292,8 @@ def first_working_call(model: nn.Module, calls: Sequence[CallArguments]) -> Forw
 
 def builder_calls(builder: Builder, model: nn.Module) -> list[CallArguments]:
     """Returns the example call of a builder, if it has one."""
-    example = getattr(builder, "example", None)
-    call: Any = example(model) if callable(example) else None
+    example: Callable[[nn.Module], CallArguments | None] | None = getattr(builder, "example", None)
+    call = example(model) if callable(example) else None
     return [] if call is None else [call]
 
 

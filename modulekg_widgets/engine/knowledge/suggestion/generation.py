@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from torch import nn
 from tqdm.auto import tqdm
@@ -100,7 +99,7 @@ class Generated:
             )
         return model
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         return {
             "name": self.name, "base": self.base, "recipe": " · ".join(map(str, self.recipe)), "value": self.value,
             "std": self.std, "parameters": self.parameters, "flops": self.flops,

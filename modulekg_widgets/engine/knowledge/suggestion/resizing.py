@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ class ModuleResize:
     """New attributes and tensor shapes of one module."""
 
     path: str
-    attributes: tuple[tuple[str, Any], ...]
+    attributes: tuple[tuple[str, object], ...]
     shapes: tuple[tuple[str, Shape], ...]
 
     def apply(self, model: nn.Module) -> None:
@@ -153,10 +152,10 @@ def _steps(axes: Axes) -> dict[Term, set[int]]:
 # ------------------------------------------------------------------- changes
 
 
-def _changes(axes: Axes, counts: AxisSizes, attributes: dict[str, Any]) -> list[ModuleResize]:
+def _changes(axes: Axes, counts: AxisSizes, attributes: dict[str, object]) -> list[ModuleResize]:
     """The new shapes of tensors and values of attributes by module, the inner modules first."""
     shapes: dict[str, dict[str, Shape]] = defaultdict(dict)
-    values: dict[str, dict[str, Any]] = defaultdict(dict)
+    values: dict[str, dict[str, object]] = defaultdict(dict)
     for name, node in axes.graph.state.items():
         shape = tuple(remaining_size(term, counts) for term in axes.inference.dims(node))
         if shape != node.shape:

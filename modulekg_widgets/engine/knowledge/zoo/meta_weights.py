@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -19,7 +18,13 @@ class _FactoriesOnMeta(TorchFunctionMode):
     Random numbers for what is there are not drawn.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[torch.Tensor, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         if func in _FACTORIES:
             return func(*args, **{**(kwargs or {}), "device": "meta"})
         if func in _RANDOM and args and args[0].is_meta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 from torch import nn
 
@@ -51,7 +51,7 @@ def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[...,
     return found
 
 
-def _timm() -> Any:
+def _timm() -> ModuleType:
     try:
         import timm
     except ImportError as error:
@@ -74,5 +74,5 @@ class TimmBuilder:
         size = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
         return image_call(*size)
 
-    def __call__(self, **changes: Any) -> nn.Module:
+    def __call__(self, **changes: object) -> nn.Module:
         return _timm().create_model(self.name, pretrained=False, **changes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import nn
 
 from modulekg_widgets.engine.knowledge.facts.traced import CallArguments, image_call
 
 DEFAULT_IMAGE_SIZE = 224  # pixels
+WeightsMetadata: TypeAlias = dict[str, Any]  # as torchvision publishes it
 
 
 def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
@@ -33,7 +34,7 @@ def torchvision_builders() -> dict[str, Callable[..., nn.Module]]:
     return {name: TorchvisionBuilder(name) for name in models.list_models()}
 
 
-def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, dict[str, Any]]]:
+def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, WeightsMetadata]]:
     """For each model with weights called `entry`: the module that defines it, and what is published of the
     weights.
 
@@ -41,7 +42,7 @@ def torchvision_weights(entry: str = "IMAGENET1K_V1") -> dict[str, tuple[str, di
     """
     from torchvision import models
 
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    found: dict[str, tuple[str, WeightsMetadata]] = {}
     for name in models.list_models():
         weights = models.get_model_weights(name).__members__.get(entry)
         if weights is not None:
@@ -83,16 +84,16 @@ class TorchvisionBuilder:
         size = weights[0].transforms.keywords.get("crop_size", DEFAULT_IMAGE_SIZE) if weights else DEFAULT_IMAGE_SIZE
         return image_call(3, size, size)
 
-    def __call__(self, **changes: Any) -> nn.Module:
+    def __call__(self, **changes: object) -> nn.Module:
         from torchvision import models
 
         return models.get_model(self.name, **{**_options(models.get_model_builder(self.name)), **changes})
 
 
-def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
+def _options(builder: Callable[..., nn.Module]) -> dict[str, object]:
     """Returns arguments that prevent downloads and slow initialisation."""
     signature = inspect.signature(builder)
-    options: dict[str, Any] = {key: None for key in ("weights", "weights_backbone") if key in signature.parameters}
+    options: dict[str, object] = {key: None for key in ("weights", "weights_backbone") if key in signature.parameters}
     kind = signature.return_annotation
     bases = kind.__mro__ if isinstance(kind, type) else ()
     if any(_has_undecided_default(base, "init_weights") for base in bases if base is not object):

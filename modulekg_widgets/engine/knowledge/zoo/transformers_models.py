@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -23,10 +24,11 @@ TEXT_LENGTH = 128  # of the text that a model is called with, to count what that
 MAX_LAYERS = 4  # layers, and experts, of a model whose type alone is asked for: more of them are the same again
 _COUNTS = re.compile(r"(num_|n_|^)(\w+_)?(layers?|experts|blocks)$")
 MODEL_TYPE_KEY = "model_type"
+Configuration: TypeAlias = Any  # an object of the library, or a mapping with a model type
 
 
 def transformers_builders(
-    names: Iterable[str] | None = None, configs: Mapping[str, Any] | None = None
+    names: Iterable[str] | None = None, configs: Mapping[str, object] | None = None
 ) -> dict[str, Callable[..., nn.Module]]:
     """A builder for each type of model in transformers, and for configurations, without pretrained weights.
 
@@ -75,7 +77,7 @@ class TransformersBuilder:
     """Builds the base model of a type, or of a configuration; takes changes of the configuration as keywords."""
 
     name: str
-    config: Any = None
+    config: Configuration = None
 
     @property
     def only_without_memory(self) -> bool:
@@ -88,7 +90,7 @@ class TransformersBuilder:
 
     def example(self, model: nn.Module) -> CallArguments | None:
         """Returns tokens or an image for the model's main input; None for other models."""
-        config: Any = model.config
+        config: Configuration = model.config
         main = getattr(model, "main_input_name", "")
         if main == "input_ids":
             words = torch.zeros(1, TEXT_LENGTH, dtype=torch.long, device="meta")
@@ -100,21 +102,21 @@ class TransformersBuilder:
             return (), {"pixel_values": image_call(getattr(config, "num_channels", 3), height, width)[0][0]}
         return None
 
-    def __call__(self, num_classes: int | None = None, **changes: Any) -> nn.Module:
+    def __call__(self, num_classes: int | None = None, **changes: object) -> nn.Module:
         if num_classes is not None:
             changes["num_labels"] = num_classes
         config = self._config(changes)
         auto = _library().AutoModel if num_classes is None else _classifier(config)
         return auto.from_config(config)
 
-    def _config(self, changes: Mapping[str, Any]) -> Any:
+    def _config(self, changes: Mapping[str, object]) -> Configuration:
         if self.config is None:
             return _small_config(self.name, changes)
         values = dict(self.config if isinstance(self.config, Mapping) else self.config.to_dict())
         return _library().AutoConfig.for_model(values.pop(MODEL_TYPE_KEY), **{**values, **changes})
 
 
-def _small_config(name: str, changes: Mapping[str, Any]) -> Any:
+def _small_config(name: str, changes: Mapping[str, object]) -> Configuration:
     """Returns the default configuration, with few layers if the library accepts it."""
     made = _library().AutoConfig.for_model
     counts = {
@@ -127,7 +129,7 @@ def _small_config(name: str, changes: Mapping[str, Any]) -> Any:
         return made(name, **changes)
 
 
-def _classifier(config: Any) -> Any:
+def _classifier(config: Configuration) -> Any:
     """Returns the auto class with a classification head for a configuration; raises `PredictionError`."""
     from transformers.models.auto import modeling_auto
 
@@ -139,7 +141,7 @@ def _classifier(config: Any) -> Any:
     )
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import transformers
     except ImportError as error:
@@ -155,14 +157,14 @@ def _types() -> list[str]:
     return list(MODEL_MAPPING_NAMES)
 
 
-def _check_type(name: Any, known: list[str]) -> None:
+def _check_type(name: object, known: list[str]) -> None:
     if name not in known:
         raise UnknownNameError(
             f"transformers has no type {printable(str(name))!r}: {closest_match_hint(str(name), known)}"
         )
 
 
-def _checked(config: Any, name: str, known: list[str]) -> Any:
+def _checked(config: object, name: str, known: list[str]) -> Configuration:
     values = config if isinstance(config, Mapping) else vars(config) if hasattr(config, "to_dict") else None
     if values is None:
         raise UnknownNameError(

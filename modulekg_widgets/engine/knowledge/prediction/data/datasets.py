@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.facts.units import finite_float
@@ -146,7 +145,7 @@ def _combined_modality(kinds: list[str]) -> str | None:
 # ----------------------------------------
 
 
-IMAGENET_PROPERTIES: Mapping[str, Any] = {"task": "classification", "classes": 1000, "image_size": 224}
+IMAGENET_PROPERTIES: Mapping[str, object] = {"task": "classification", "classes": 1000, "image_size": 224}
 IMAGENET_NAMES = frozenset({"imagenet", "imagenet1k", "ilsvrc2012"})
 MISSING_SIMILARITY = 0.3  # the likeness of a property that only one of the two has
 CLEAR_DIFFERENCE = 0.15  # more alike: less is of no account
@@ -194,7 +193,7 @@ def image_size(dataset: DataSetNode) -> tuple[int, int] | None:
     return (whole[0], whole[1]) if len(whole) == len(sides) == 2 else None
 
 
-def _compared(dataset: DataSetNode) -> dict[str, Any]:
+def _compared(dataset: DataSetNode) -> dict[str, object]:
     return {**dataset.properties, "task": task_of(dataset)}
 
 
@@ -202,7 +201,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
-def _value_similarity(left: Any, right: Any) -> float:
+def _value_similarity(left: object, right: object) -> float:
     if left is None or right is None:
         return MISSING_SIMILARITY
     one, other = _size(left), _size(right)
@@ -211,7 +210,7 @@ def _value_similarity(left: Any, right: Any) -> float:
     return 1.0 if str(left).casefold() == str(right).casefold() else 0.0
 
 
-def _size(value: Any) -> float | None:
+def _size(value: object) -> float | None:
     """A number, or the geometric mean of several, as of the sides of an image."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     numbers = [number for v in values if isinstance(v, int | float) and (number := finite_float(v)) is not None]

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from modulekg_widgets.engine.knowledge.prediction.data.features import ROUNDS, Array, Features
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 MIN_WORD_COUNT = 2  # a word of fewer trainings tells nothing
 WORD_SCALE = 40.0  # trainings that differ in so many words are e times less alike
@@ -193,7 +196,7 @@ class Design:
         place = {kind: row for row, kind in enumerate(kinds)}
         return rows.reshape(len(kinds), len(self._words))[[place[sample.words] for sample in samples]]
 
-    def _label_rows(self, models: Sequence[Features]) -> Any:
+    def _label_rows(self, models: Sequence[Features]) -> csr_array:
         """Returns label weights as a sparse matrix, a row for each model."""
         from scipy.sparse import csr_array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
@@ -147,7 +147,7 @@ def features_with_known_flops(record: ModelRecord, labels: LabelCache | None = N
     return features
 
 
-def training_words(training: Mapping[str, Any]) -> frozenset[str]:
+def training_words(training: Mapping[str, object]) -> frozenset[str]:
     """Returns the words that describe a training: those of its tag, and other properties with their names."""
     words: set[str] = set()
     for key, value in training.items():
@@ -158,7 +158,7 @@ def training_words(training: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(words - {""})
 
 
-def training_image_size(training: Mapping[str, Any]) -> float | None:
+def training_image_size(training: Mapping[str, object]) -> float | None:
     value = training.get(IMAGE_SIZE)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_IMAGE_SIZE:
         return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +138,7 @@ class GaussianProcess:
         )
 
 
-def lapack() -> Any:
+def lapack() -> ModuleType:
     """Returns the LAPACK routines of scipy."""
     from scipy.linalg import lapack
 
