@@ -1,5 +1,7 @@
 """What users reach as `mk.…` has docstrings in numpydoc form, and their examples run."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,15 @@ import pytest
 
 from architecture import examples
 from architecture.docstrings import complaints, fields, public, raised, sections
+from architecture.python_sources import modules_of, tree_of
 
 PUBLIC = public()
+ROOT = Path(__file__).parents[2]
+MODULES = modules_of(ROOT / "modulekg_widgets")
+PATHS = [
+    path.as_posix() for path in [*MODULES.values(), *(ROOT / "js/src").rglob("*.ts"), *(ROOT / "tests").rglob("*.py")]
+]
+ELSEWHERE = re.compile(r"torch/|js/src/generated/")  # files of torch, and those that a build writes
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -25,7 +34,27 @@ def test_the_examples_of_docstrings_give_what_they_show(tmp_path: Path) -> None:
     assert int(done.stdout.split()[0]) > 5  # of how many it is said that they have run
 
 
+def missing_files(text: str) -> list[str]:
+    """Names of files in a text that end no path of a source."""
+    named = re.findall(r"(?:[\w.]+/)*\w+\.(?:py|ts)\b", text)
+    return [
+        name for name in named if not ELSEWHERE.match(name) and not any(path.endswith(f"/{name}") for path in PATHS)
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_that_a_docstring_names_are_there(module: str) -> None:
+    assert missing_files(ast.get_docstring(tree_of(MODULES[module])) or "") == []
+
+
 # ------------------------------------------------ the checks, on what is made up
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    assert missing_files("see plan/planner.py, merkle.py and isolation/planner.py") == [
+        "merkle.py",
+        "isolation/planner.py",
+    ]
 
 
 def good(x: int, *rest: int, scale: float = 1.0, **more: Any) -> int:

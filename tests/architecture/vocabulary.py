@@ -71,29 +71,30 @@ TEXTBOOK = _words("""
     container containment context contributing control converge convergence copier cost count counter covariance
     criterion crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence
     dependency dependent depth derived design dict diff difference digest digester discrepancy diverged divergence
-    domain domination donor duplicate effect eigenvalue element ensemble entropy entry equivalence equivalent error
-    estimator evaluate evaluation evolution execution expert exponent expression fact factor factored factory
-    feature figure finite fit fitted fitting flatten flattening flow folded formulas fraction frequency frequent
-    gaussian generate generated generation global gnn goal group hierarchy histogram history hyperparameter
-    idempotent identity image imagenet increasing indexed indicator infeasible infer inferred influence info initial
-    integer intercepted interception interceptor interleaved interval inverse isolated isolation kind kurtosis label
-    largest latency law leading leaf least length limit literal live liveness local locate locator log loop louvain
-    magnitude manifest map marginal matcher matching matrix mean measurable measure measurement memory merge merged
-    meshgrid method metric min minimum mismatch mixed mixture modality modularity moved movement mutation native
-    nearest neighbor nested network noise nominal nondeterministic normal normalized number numbering observation
-    occurrence opaque operation order ordering origin original outlier outlying overlap overshoot pair parallel
-    pareto parse partial penalized permutation permuted planned planner polynomial position positional power predict
-    prediction predictor prefix private probe producer product propagation proportion proposal protected provable
-    prove proved pruned pseudo python quartile random range ranking ratio reach reachable rebinned recipe recompute
-    recomputed record recorded recorder recording recursion reference refuted register registration registry
-    regressor regularization relabel relation relative repetition replay representative reproducible request
-    requirement rerun rescaled residual resolve restore result rewriting ridge role root rounding rule running
-    sample sampled sampling saving scale schedule score scoring script search seed selected semantic sensitivity
-    separable separation shift sibling similarity singular site slack sliding snapshot solution solve solver source
-    sparsity spatial spectra spectrum spike squared stable stage statistic stopwatch structural subclass subsequence
-    subterm subtracted sum summand summary swap symmetric tagged target task test thread threshold tied time timed
-    timing track tracker traffic transaction transfer tree trial triangle truncated uncut unified uniform unify
-    union unit usage validation value var variation vector verification verify weighted width zoo
+    domain domination donor duplicate effect eigenvalue element ensemble entropy entry equation equivalence
+    equivalent error estimator evaluate evaluation evolution execution expert exponent expression fact factor
+    factored factory feature figure finite fit fitted fitting flatten flattening flow folded formulas fraction
+    frequency frequent gaussian generate generated generation global gnn goal group hierarchy histogram history
+    hyperparameter idempotent identity image imagenet increasing indexed indicator infeasible infer inferred
+    influence info initial integer intercepted interception interceptor interleaved interval inverse isolated
+    isolation kind kurtosis label largest latency law leading leaf least length limit literal live liveness local
+    locate locator log loop louvain magnitude manifest map marginal matcher matching matrix mean measurable measure
+    measurement memory merge merged meshgrid method metric min minimum mismatch mixed mixture modality modularity
+    moved movement mutation native nearest neighbor nested network noise nominal nondeterministic normal normalized
+    number numbering observation occurrence opaque operation order ordering origin original outlier outlying overlap
+    overshoot pair parallel pareto parse partial penalized permutation permuted planned planner polynomial position
+    positional power predict prediction predictor prefix private producer product propagation proportion proposal
+    protected provable prove proved pruned pseudo python quartile random range ranking ratio reach reachable
+    rebinned recipe recompute recomputed record recorded recorder recording recursion reference refuted register
+    registration registry regressor regularization relabel relation relative repetition replay representative
+    reproducible request requirement rerun rescaled residual resolve restore result rewriting ridge role root
+    rounding rule running sample sampled sampling saving scale schedule score scoring script search seed selected
+    semantic sensitivity separable separation shift sibling similarity singular site slack sliding snapshot solution
+    solve solver source sparsity spatial spectra spectrum spike squared stable stage statistic stopwatch structural
+    subclass subsequence subterm subtracted sum summand summary swap symmetric tagged target task test thread
+    threshold tied time timed timing track tracker traffic transaction transfer tree trial triangle truncated uncut
+    unified uniform unify union unit usage validation value var variation vector verification verify weighted width
+    zoo
 """)
 
 # everyday English in names

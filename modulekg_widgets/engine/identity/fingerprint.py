@@ -3,7 +3,7 @@
 `fingerprint(module)` is the public entry. Equal fingerprints mean the same class, hyper-parameters, names and shapes
 of tensors, and the same children in the same order; weights, device, precision, training flag and hooks do not count.
 
-The digest of a module without children is made in module_digests.py, that of a tree in merkle.py. `Identities` holds
+The digest of a module without children is made in module_digests.py, that of a tree here. `Identities` holds
 the digests of all modules of one walk. Where nothing in a model is unusual, `fast_tree_digest` computes the root in
 half the time, without a walk.
 

@@ -139,7 +139,7 @@ def _trilinear(call: OperatorCall) -> float:
 
 
 @_formula(*_aten("mkldnn_convolution miopen_convolution _conv_depthwise2d conv1d conv2d conv3d"), parts=True)
-def _convolution(call: OperatorCall) -> int:
+def _convolution(call: OperatorCall) -> int:  # as torch counts `aten::convolution` itself, which cost.py asks
     return 2 * call.output.numel() * math.prod(call["weight"].shape[1:])
 
 

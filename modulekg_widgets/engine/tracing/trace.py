@@ -1,10 +1,11 @@
 """Tracing: records a call of a model, on meta tensors if possible, else on fake or real tensors.
 
-`trace_dataflow(model, args)` runs an isolated copy of the model (`torch_runtime/sandbox.py`) under the recorder. Meta
-tensors are tried first; fake tensors where code needs devices or numbers; real tensors where shapes depend on data.
-`graph.traced_on` says which succeeded. If forward computes gradients, or swaps the memory of parameters, the attempt is
-repeated with these recorded. The model, its caches and the random generators are left as they were. An error in forward
-becomes a `TraceError` that names the module, the line and the shapes of the inputs; its `.graph` ends there.
+`trace_dataflow(model, args)` runs an isolated copy of the model (`torch_runtime/isolation/sandbox.py`) under the
+recorder. Meta tensors are tried first; fake tensors where code needs devices or numbers; real tensors where shapes
+depend on data. `graph.traced_on` says which succeeded. If forward computes gradients, or swaps the memory of
+parameters, the attempt is repeated with these recorded. The model, its caches and the random generators are left as
+they were. An error in forward becomes a `TraceError` that names the module, the line and the shapes of the inputs; its
+`.graph` ends there.
 
 >>> import torch
 >>> trace_dataflow(torch.nn.Linear(3, 4), torch.zeros(1, 3)).traced_on

@@ -1,9 +1,9 @@
 """Similarity of models by structure, for a search of the most similar ones.
 
-Half of the likeness is of labels after Weisfeiler and Leman (prediction/features.py), which tell kinds of operations
-and their surroundings whatever they are called; half is of the classes that occur, rare ones counting more. Against
-the module that defines a model as its family, the mean average precision on the 1,492 models of timm and torchvision is
-0.90, that of the labels alone 0.72, of counts of operations 0.62 (tests/knowledge/test_similarity.py).
+Half of the likeness is of labels after Weisfeiler and Leman (prediction/data/features.py), which tell kinds of
+operations and their surroundings whatever they are called; half is of the classes that occur, rare ones counting more.
+Against the module that defines a model as its family, the mean average precision on the 1,492 models of timm and
+torchvision is 0.90, that of the labels alone 0.72, of counts of operations 0.62 (tests/knowledge/test_similarity.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Normal forms of operators: one form for calls that compute the same function up to rounding.
 
 Few, and each for a reason that the function states: what has no form here is compared as it is written, so that two
-functions are never taken for one. Copies, moves of elements and writing in place are met in reading.py.
+functions are never taken for one. Copies, moves of elements and writing in place are met in flow_reader.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `Contents` has the structures by fingerprint, and models, data sets, users and jobs by name. It is what
 `KnowledgeGraph.contents()` returns, what analysis and exchange read, and what `add_contents` adds to another graph.
 The records are frozen and hold plain values; types of modules and the edges that follow from structures are not
-stored but computed (analysis/relations.py).
+stored but computed (analysis/module_types.py).
 
 `names`, `uses` and `holders` are computed once: display names, occurrences, and models by structure. Do not change
 the dictionaries of a `Contents` that a graph returned: it is shared.
@@ -58,7 +58,7 @@ class JobNode:
 
 @dataclass(frozen=True)
 class Contents:
-    """All stored nodes of a graph; types of modules and their edges are computed from them (relations.py)."""
+    """All stored nodes of a graph; types of modules and their edges are computed from them (module_types.py)."""
 
     scheme: str = "structure"
     modules: dict[str, StructureNode] = field(default_factory=dict)  # by fingerprint

@@ -7,7 +7,7 @@
 2. asks the applicability domain for reasons against a prediction: other inputs, size, or structure;
 3. predicts by the model that was best on left-out families (model_selection.py), a Gaussian process on structure, size
    and training unless boosting or a network is better;
-4. where no value is known on the data set, transfers values of the most similar one (transfer.py).
+4. where no value is known on the data set, transfers values of the most similar one (`transfer_intervals`).
 
 Intervals hold 90 % of values of families that were left out. `Prediction.value` is None outside of the domain unless
 `extrapolate=True`. A predictor is valid for as long as the contents stay the same.

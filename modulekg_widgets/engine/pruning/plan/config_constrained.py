@@ -1,87 +1,325 @@
 """Uniform plans that a model's configuration can express.
 
-A model is built from a changed configuration and compared with the cut one, to find which axes the
-configuration has a number for.
+Each number of the configuration says the sizes that move with it (`saving/config_numbers`). So the axes that
+one number counts keep one share, and an axis that none counts stays whole: `_Equations` solves that for all
+axes at once. The plan that follows is proved: the cut model is compared with the one that the configuration
+builds. Where code computes with a number while it runs, that number stays, and the plan is made again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
 
 from torch import nn
 
-from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
+from modulekg_widgets.engine.axes.graph import DataflowGraph
+from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flattened_parts
+from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import NO_CONSTRAINTS, ConfigConstraints
-from modulekg_widgets.engine.pruning.plan.selection.request import Request
+from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import ConfigConstraints
 from modulekg_widgets.engine.pruning.plan.unused_parameters import unused_facts, unused_parameter_edits
-from modulekg_widgets.engine.pruning.saving.config_search import CandidateConfig, describe_mismatch, nearest_config
+from modulekg_widgets.engine.pruning.saving.config_numbers import (
+    CandidateConfig,
+    ConfigChange,
+    ConfigNumbers,
+    NumberEffect,
+    config_numbers,
+    describe_mismatch,
+    mismatches,
+)
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
-from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, transformers_origin
-from modulekg_widgets.engine.pruning.saving.model_signature import ModelSignature, differing_facts, is_set_by_forward
+from modulekg_widgets.engine.pruning.saving.library_origins import transformers_origin
+from modulekg_widgets.engine.pruning.saving.model_signature import (
+    FactKey,
+    ModelSignature,
+    differing_facts,
+    is_set_by_forward,
+)
 from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
-MAX_TRIES = 80  # models that are built to find what the configuration says of a plan
-PROBE_RATIO = 0.5  # the share that goes of an axis where it is tried whether the configuration can say it
+MAX_ROUNDS = 8  # plans that are made until the configuration says one
+UNSAID = "no key of the configuration says another size of it alone"
 log = logging.getLogger("modulekg_widgets")
-
-
-class _CheckedPlan(NamedTuple):
-    """A plan, the nearest configuration, and the reason why it does not express the plan ("" if it does)."""
-
-    plan: PruningPlan
-    config: Mapping[str, Any]
-    reason: str
 
 
 def config_constrained_plan(planner: Planner) -> PruningPlan:
     """The plan that the configuration can express; the unconstrained plan if there is none."""
-    origin = _config_origin(planner.graph.model)
-    if origin is None:
-        return planner.plan()
-    first: _CheckedPlan | None = None
-    for way in _planner_variants(planner):
-        try:
-            checked = _check_plan(way, way.plan(), origin)
-        except CutError:
-            if way is planner:
-                raise
-            continue  # a target may be out of reach where more goes together
-        if not checked.reason:
-            return checked.plan
-        first = first if way is not planner else checked
-    assert first is not None
-    return _narrowed_plan(planner, origin, first)
+    numbers = numbers_of_model(planner.graph.model)
+    return planner.plan() if numbers is None else _ConfigPlanner(planner, numbers).plan()
 
 
-def _planner_variants(planner: Planner) -> list[Planner]:
-    """The planners to try: without and with heads tied to the width.
-
-    That is so wherever all lose one share, so that it is tried first for a target alone.
-    """
-    with_width = planner.with_request(planner.request, ConfigConstraints(with_width=True))
-    if with_width.layers == planner.layers:
-        return [planner]
-    return [planner, with_width] if planner.request.target is None else [with_width, planner]
-
-
-def _narrowed_plan(planner: Planner, origin: TransformersOrigin, first: _CheckedPlan) -> PruningPlan:
-    """The plan of the axes that the configuration can express, else the first plan with a note."""
-    probe = _ConfigProbe(planner, origin)
-    said = probe.constraints(_cut_terms(planner, first.plan))
-    if said is None:
-        return _with_note(first.plan, first.reason)
+def numbers_of_model(model: nn.Module) -> ConfigNumbers | None:
+    """The numbers of the configuration; None if there is none that builds the model as it is."""
     try:
-        narrower = planner.with_request(planner.request, said)
-        found = _check_plan(narrower, narrower.plan(), origin.with_config(probe.config))
-    except CutError as error:
-        return _with_note(first.plan, f"{first.reason}, and what it can say does not suffice: {error}")
-    return _with_note(found.plan, found.reason) if found.reason else found.plan
+        model = unwrapped(model)
+        origin = transformers_origin(model, ())
+        if origin is None:
+            return None
+        numbers = config_numbers(origin)
+        one, other = ModelSignature.of(model).facts, numbers.base.facts
+    except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
+        log.debug("the configuration does not build the model: %s", error)
+        return None
+    return numbers if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
+
+
+def read_dims(planner: Planner, numbers: ConfigNumbers) -> dict[FactKey, Term]:
+    """The terms of the dimensions that the traced pass reads, by the facts of their sizes."""
+    graph, facts = planner.graph, numbers.base.facts
+    unread = set(graph.unread)
+    return {
+        key: find(term)
+        for node in dict.fromkeys(graph.state.values()) if node not in unread
+        for at, term in enumerate(planner.axes.inference.dims(node))
+        for key in [("size", name, at) for name in node.names if ("size", name, at) in facts][:1]
+    }  # fmt: skip
+
+
+class ConfigComparison:
+    """Compares the model that a plan leaves with the one that a configuration builds."""
+
+    def __init__(self, graph: DataflowGraph, numbers: ConfigNumbers) -> None:
+        self.graph = graph
+        self.numbers = numbers
+
+    def compare(
+        self, planner: Planner, plan: PruningPlan, built: CandidateConfig, wanted: ModelSignature | None = None
+    ) -> tuple[PruningPlan, list[FactKey]]:
+        """The plan and the differences; parameters that the pass does not read follow the configuration."""
+        wanted = wanted or self.cut_signature(plan)
+        others = self._differences(built, wanted)
+        if others:
+            here, there = wanted.facts, built.signature.facts
+            more = unused_parameter_edits(self.graph, plan.edits, differing_facts(here, there), here, there)
+            longer = None if more is None else planner.with_unused_parameters(plan, more)
+            if longer is not None and not self._differences(built, self.cut_signature(longer)):
+                return longer, []
+        return plan, others
+
+    def cut_signature(self, plan: PruningPlan) -> ModelSignature:
+        """The signature of the cut model without weights."""
+        twin = build_with_empty_weights(self.numbers.origin.build)
+        plan.cut(twin)
+        return ModelSignature.of(twin)
+
+    def _differences(self, built: CandidateConfig, wanted: ModelSignature) -> list[FactKey]:
+        return mismatches(built, wanted, lambda name: wanted.by_name[name].tensor)
+
+
+@dataclass
+class _Limits:
+    """What was learnt of a configuration besides its equations."""
+
+    fixed: set[NumberEffect] = field(default_factory=set)  # numbers that stay as they are
+    whole: set[Term] = field(default_factory=set)
+    ties: list[tuple[Term, Term]] = field(default_factory=list)
+    steps: dict[Term, int] = field(default_factory=dict)
+    reasons: dict[Term, str] = field(default_factory=dict)
+
+
+class _CheckedPlan(NamedTuple):
+    """A plan, the numbers that say it best, and what of it they do not say (`reason` is "" if they say all)."""
+
+    plan: PruningPlan
+    change: ConfigChange
+    mismatches: list[FactKey]
+    reason: str
+
+
+class _ConfigPlanner:
+    """Plans under the equations of a configuration, until it expresses the plan."""
+
+    def __init__(self, planner: Planner, numbers: ConfigNumbers) -> None:
+        self.numbers = numbers
+        self.request = planner.request
+        self.free = planner.with_request(planner.request, ConfigConstraints())
+        self.axes = planner.axes
+        self.limits = _Limits()
+
+    def plan(self) -> PruningPlan:
+        constraints = self.constraints()
+        first: _CheckedPlan | None = None
+        for _ in range(MAX_ROUNDS):
+            planner = self.free.with_request(self.request, constraints)
+            try:
+                checked = self._checked(planner, planner.plan())
+            except CutError as error:
+                reason = f"what it can say does not suffice: {error}"
+                return _with_note(self.free.plan() if first is None else first.plan, reason)
+            if not checked.reason:
+                return checked.plan
+            first = first or checked
+            before, constraints = constraints, self._narrow(constraints, checked)
+            if constraints == before:
+                break
+        assert first is not None
+        return _with_note(first.plan, first.reason)
+
+    # --------------------------------------------------------- constraints
+
+    @cached_property
+    def terms(self) -> list[Term]:
+        """The axes that may be cut together, and those that the user names."""
+        choice, explicit = self.free.axis_choice, self.free.explicit
+        crossed = set[Term]().union(*(choice.multiplied_with.get(term, ()) for term in explicit))
+        able = choice.independent(self.free.layers.proportions, self.free.layers.pinned)
+        return [*explicit, *(axis.term for axis in able if axis.term not in explicit and axis.term not in crossed)]
+
+    @cached_property
+    def dims(self) -> dict[FactKey, Term]:
+        return read_dims(self.free, self.numbers)
+
+    def constraints(self) -> ConfigConstraints:
+        """What the configuration ties and what it leaves whole."""
+        cut = set(self.terms)
+        self.numbers.explain({
+            key: (term.size, *_part_sizes(term))
+            for key, term in self.dims.items() if not cut.isdisjoint(atoms(term))
+        })  # fmt: skip
+        variable = self._variable_numbers(cut)
+        uncut = {key: () for key, term in self.dims.items() if cut.isdisjoint(atoms(term)) and self._is_saved(key)
+                 and any(key in each.sizes for each in variable)}  # fmt: skip
+        self.numbers.explain(uncut, only_quotients=True)
+        equations = _Equations()
+        for row in self._rows(cut):
+            equations.add(row)
+        for one, other in self.limits.ties:
+            equations.add({one: 1, other: -1})
+        for term in self.limits.whole:
+            equations.add({term: 1})
+        ties, zero = equations.solution(self.terms)
+        named = self.free.explicit
+        ties = [group for group in ties if named.keys().isdisjoint(zero) or zero.isdisjoint(group)]
+        zero = {term for term in zero if term not in named}
+        pinned = {term: self.limits.reasons.get(term, "") for term in self.terms if term in zero}
+        # what else could go where these stay, as heads for their parts, is in no equation
+        others = {axis.term: "" for axis in self.free.axis_choice.prunable() if axis.term not in cut}
+        return ConfigConstraints({**others, **pinned}, tuple(ties), dict(self.limits.steps), self._notes(pinned))
+
+    def _rows(self, cut: AbstractSet[Term]) -> Iterator[dict[object, int]]:
+        """An equation for each dimension: its axes lose together what its numbers lose."""
+        variable = self._variable_numbers(cut)
+        for key, term in self.dims.items():
+            parts = factors(term, cut)
+            moving = {each: each.exponent(key) for each in variable if key in each.sizes}
+            if parts is None or None in moving.values():
+                continue
+            row: dict[object, int] = {atom: parts.count(atom) for atom in parts}
+            row.update({number: -power for number, power in moving.items() if power})
+            if row and (parts or self._is_saved(key)):
+                yield row
+
+    def _is_saved(self, key: FactKey) -> bool:
+        """False for a size of a table that is computed, from whatever numbers."""
+        return key[1] not in self.numbers.base.unsaved
+
+    def _variable_numbers(self, cut: AbstractSet[Term]) -> list[NumberEffect]:
+        """Factors, and numbers that count an axis: others, as a factor of 2, take few values."""
+        counts = {term.size for term in cut}
+        return [
+            number for number in self.numbers.effects if number not in self.limits.fixed and (
+                type(number.value) is float or number.value in counts or any(
+                    number.value % atom.size == 0 and atom in cut
+                    for key in number.sizes if key in self.dims for atom in atoms(self.dims[key])
+                )
+            )
+        ]  # fmt: skip
+
+    def _notes(self, pinned: Mapping[Term, str]) -> tuple[str, ...]:
+        """A note for each reason, with the first axis that it holds for."""
+        first: dict[str, Term] = {}
+        for term, reason in sorted(pinned.items(), key=lambda each: self.axes.of(each[0]).number):
+            first.setdefault(reason or UNSAID, term)
+        return tuple(
+            f"layers='uniform': {printable(self.axes.of(term).name)} and its like stay whole, for "
+            f"{printable(reason, 300)}"
+            for reason, term in first.items()
+        )
+
+    def _checked(self, planner: Planner, plan: PruningPlan) -> _CheckedPlan:
+        """The plan with what the configuration says of it."""
+        comparison = ConfigComparison(planner.graph, self.numbers)
+        wanted = comparison.cut_signature(plan)
+        change, built = self.numbers.fitting(wanted, unused_facts(planner.graph, wanted.facts))
+        if built is None:
+            return _CheckedPlan(plan, change, [], describe_mismatch([]))
+        plan, others = comparison.compare(planner, plan, built, wanted)
+        return _CheckedPlan(plan, change, others, describe_mismatch(others) if others else "")
+
+    # --------------------------------------------------------- what the configuration does not say
+
+    def _narrow(self, before: ConfigConstraints, checked: _CheckedPlan) -> ConfigConstraints:
+        """Narrower constraints for what the configuration does not express; the same ones if there are none."""
+        ways = (self._fix_number, self._keep_axes) if checked.mismatches else (self._round_numbers, self._tie_numbers)
+        for narrow in ways:
+            narrow(checked)
+            after = self.constraints()
+            new = after.pinned.keys() - before.pinned.keys()
+            if after != before:
+                self.limits.reasons.update(dict.fromkeys(new, checked.reason))
+                return self.constraints() if new else after
+        return before
+
+    def _changed(self, checked: _CheckedPlan) -> list[NumberEffect]:
+        return [each for each in self.numbers.effects if not checked.change.keys().isdisjoint(each.paths)]
+
+    def _fix_number(self, checked: _CheckedPlan) -> None:
+        """Fix the number that the first mismatch follows; of several the one with the fewest sizes."""
+        changed = self._changed(checked)
+        for key in checked.mismatches:
+            following = [each for each in changed if key in each.facts and each not in self.limits.fixed]
+            if following:
+                self.limits.fixed.add(min(following, key=lambda each: len(each.sizes)))
+                return
+
+    def _keep_axes(self, checked: _CheckedPlan) -> None:
+        """Keep the smallest axes of the module whose size or attribute no number says."""
+        cut = {each.name for each in checked.plan.axes}
+        for kind, path, *_ in checked.mismatches:
+            home = str(path).rpartition(".")[0] if kind == "size" else path
+            inside = {
+                atom for key, term in self.dims.items() if str(key[1]).startswith(f"{home}.")
+                for atom in atoms(term) if atom in self.terms and self.axes.of(atom).name in cut
+            }  # fmt: skip
+            if inside:
+                self.limits.whole.add(min(inside, key=lambda term: (term.size, self.axes.of(term).number)))
+                return
+
+    def _round_numbers(self, checked: _CheckedPlan) -> None:
+        """Where the library refuses a number, keep it a multiple of all that divide it now."""
+        for number in self._changed(checked):
+            alone = {path: checked.change[path] for path in number.paths if path in checked.change}
+            if self.numbers.build(alone) is None:
+                divisors = [int(each.value) for each in self.numbers.effects
+                            if 1 < each.value < number.value and number.value % each.value == 0]  # fmt: skip
+                step = math.lcm(*divisors)
+                for term in self._counted_by(number):
+                    if term.size % step == 0:
+                        self.limits.steps[term] = step
+
+    def _tie_numbers(self, checked: _CheckedPlan) -> None:
+        """Tie the axes of numbers of which one divides the other, as heads and the width."""
+        changed = self._changed(checked)
+        for number in changed:
+            whole = [each for each in self.numbers.effects if each is not number and each.value % number.value == 0]
+            for other in sorted(whole, key=lambda each: -len(each.sizes))[:1]:
+                for one in self._counted_by(number)[:1]:
+                    self.limits.ties += [(one, term) for term in self._counted_by(other)[:1]]
+
+    def _counted_by(self, number: NumberEffect) -> list[Term]:
+        """The axes that have as many indices as a number says."""
+        found = {atom: None for key in number.sizes if key in self.dims for atom in atoms(self.dims[key])
+                 if number.value % atom.size == 0 and atom in self.terms}  # fmt: skip
+        return sorted(found, key=lambda atom: -atom.size)
 
 
 def _with_note(plan: PruningPlan, reason: str) -> PruningPlan:
@@ -89,137 +327,88 @@ def _with_note(plan: PruningPlan, reason: str) -> PruningPlan:
     return replace(plan, notes=(*plan.notes, note))
 
 
-def _cut_terms(planner: Planner, plan: PruningPlan) -> list[Term]:
-    """The axes that a plan cuts and the user does not name."""
-    cut = {axis.name for axis in plan.axes}
-    return [axis.term for axis in planner.chosen if axis.name in cut]
+def _part_sizes(term: Term) -> set[int]:
+    """The sizes of all products of axes in a dimension."""
+    found = {1}
+    for atom in atoms(term):
+        found |= {size * atom.size for size in found}
+    return {size for size in found - {1} if term.size % size == 0}
 
 
-def _config_origin(model: nn.Module) -> TransformersOrigin | None:
-    """The builder of the model from its configuration; None if there is none that reproduces it."""
-    try:
-        model = unwrapped(model)
-        origin = transformers_origin(model, ())
-        if origin is None:
-            return None
-        one, other = ModelSignature.of(model).facts, ModelSignature.of(build_with_empty_weights(origin.build)).facts
-    except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
-        log.debug("the configuration does not build the model: %s", error)
-        return None
-    return origin if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
+def factors(term: Term, cut: AbstractSet[Term]) -> list[Term] | None:
+    """The cut axes that a dimension is a multiple of; None if its parts are of different ones."""
+    term = find(term)
+    if cut.isdisjoint(atoms(term)):
+        return []
+    if term.kind == ATOM:
+        return [term]
+    parts = [factors(part, cut) for part in flattened_parts(term)]
+    if term.kind == PRODUCT:
+        return None if None in parts else [atom for each in parts for atom in each or ()]
+    alike = all(part is not None and Counter(part) == Counter(parts[0] or ()) for part in parts)
+    return parts[0] if alike else None
 
 
-def _check_plan(planner: Planner, plan: PruningPlan, origin: TransformersOrigin) -> _CheckedPlan:
-    """The plan with the nearest configuration; unread parameters follow it."""
-    wanted = _cut_signature(plan, planner.graph.model)
-    if isinstance(wanted, str):
-        return _CheckedPlan(plan, origin.config, wanted)
-    near = nearest_config(origin, wanted, unused_facts(planner.graph, wanted.facts), MAX_TRIES)
-    if isinstance(near, str):
-        return _CheckedPlan(plan, origin.config, near)
-    reason = _unexpressed(near, wanted)
-    if reason and (longer := _with_unread_parameters(planner, plan, wanted, near)) is not None:
-        again = _cut_signature(longer, planner.graph.model)
-        if isinstance(again, ModelSignature) and not (reason := _unexpressed(near, again)):
-            plan = longer
-    return _CheckedPlan(plan, near.config, reason)
+# -------------------- Linear equations of shares, solved exactly
 
 
-def _unexpressed(near: CandidateConfig, wanted: ModelSignature) -> str:
-    return describe_mismatch(near, wanted, lambda name: wanted.by_name[name].tensor)
+class _Equations:
+    """Equations between what axes and numbers lose, in logarithms, where numbers may take any value."""
+
+    def __init__(self) -> None:
+        self._rows: dict[frozenset[tuple[object, int]], None] = {}
+
+    def add(self, row: Mapping[object, int]) -> None:
+        """Add that the sum of these multiples is 0."""
+        self._rows[frozenset(row.items())] = None
+
+    def solution(self, terms: Sequence[Term]) -> tuple[list[tuple[Term, ...]], set[Term]]:
+        """Groups of axes that lose one share, and the axes that can lose nothing.
+
+        Of axes of which one would lose what several others lose together, none goes.
+        """
+        zero: set[Term] = set()
+        while True:
+            groups: dict[Term, list[Term]] = {}
+            tangled: set[Term] = set()
+            for pivot, others in self._solved(terms, zero).items():
+                if not others:
+                    zero.add(pivot)
+                elif len(others) == 1 and (other := next(iter(others.items())))[1] == -1:
+                    groups.setdefault(other[0], [other[0]]).append(pivot)
+                else:
+                    tangled |= {pivot, *others}
+            if not tangled:
+                return [tuple(group) for group in groups.values()], zero
+            zero |= tangled
+
+    def _solved(self, terms: Sequence[Term], zero: Collection[Term]) -> dict[Term, dict[Term, Fraction]]:
+        """The equations without numbers, each as one axis and what the others add to it, in reduced form."""
+        order = {term: at for at, term in enumerate(terms)}
+        reduced: list[tuple[object, dict[object, Fraction]]] = []
+        for given in [*self._rows, *(frozenset({(term, 1)}) for term in zero)]:
+            row = {name: Fraction(times) for name, times in given}
+            for pivot, other in reduced:
+                _subtract(row, other, pivot)
+            if row:
+                # numbers first, so that what is left over are equations between axes alone
+                pivot = min(row, key=lambda name: (order.get(name, -1), str(name)))  # type: ignore[call-overload]
+                scale = row[pivot]
+                row = {name: times / scale for name, times in row.items()}
+                for _, other in reduced:
+                    _subtract(other, row, pivot)
+                reduced.append((pivot, row))
+        return {pivot: {name: times for name, times in row.items() if name is not pivot}
+                for pivot, row in reduced if pivot in order}  # type: ignore[misc]  # fmt: skip
 
 
-def _with_unread_parameters(
-    planner: Planner, plan: PruningPlan, wanted: ModelSignature, near: CandidateConfig
-) -> PruningPlan | None:
-    """The plan with unread parameters as the configuration sizes them; None otherwise."""
-    built = near.signature.facts
-    more = unused_parameter_edits(planner.graph, plan.edits, differing_facts(wanted.facts, built), wanted.facts, built)
-    return None if more is None else planner.with_unused_parameters(plan, more)
-
-
-def _cut_signature(plan: PruningPlan, model: nn.Module) -> ModelSignature | str:
-    """The signature of the cut model without weights, or an error message."""
-    origin = transformers_origin(unwrapped(model), ())
-    assert origin is not None
-    twin = build_with_empty_weights(origin.build)
-    try:
-        plan.cut(twin)
-    except CutError as error:
-        return f"a model that is built anew is not cut alike: {error}"
-    return ModelSignature.of(twin)
-
-
-class _ConfigProbe:
-    """Tries which axes a configuration can express, the groups with the most parameters first."""
-
-    def __init__(self, planner: Planner, origin: TransformersOrigin) -> None:
-        self.planner = planner
-        self.origin = origin
-        self.config: Mapping[str, Any] = origin.config
-        asked = planner.request
-        self._request = Request(
-            ratio=PROBE_RATIO, importance="random", only=asked.only, keep=asked.keep, granularity=asked.granularity,
-            layers=asked.layers,
-        )  # fmt: skip
-
-    def constraints(self, terms: Sequence[Term]) -> ConfigConstraints | None:
-        """The constraints under which some axes can be expressed; None if none can."""
-        good, deferred = self._partition(self._axis_groups(terms, NO_CONSTRAINTS), NO_CONSTRAINTS)
-        said = NO_CONSTRAINTS
-        if len(deferred) > 1:
-            joint = set[Term]().union(*(group for group, _ in deferred))
-            joined = ConfigConstraints(together=tuple(joint))
-            if not self._try(good | joint, joined):
-                good, deferred, said = good | joint, [], joined
-        apart = frozenset[Term]().union(*(group for group, _ in deferred))
-        parts = [part for group, _ in deferred for part in self._axis_groups(group, ConfigConstraints(separate=apart))]
-        whole = dict[Term, str]()
-        if len(parts) > len(deferred):
-            said = ConfigConstraints(separate=apart)
-            more, deferred = self._partition(parts, said, good)
-            good |= more
-        for group, reason in deferred:
-            whole.update(dict.fromkeys(group, self._note(group, reason)))
-        return replace(said, pinned=whole) if good else None
-
-    def _partition(
-        self, groups: Iterable[set[Term]], constraints: ConfigConstraints, good: Iterable[Term] = ()
-    ) -> tuple[set[Term], list[tuple[set[Term], str]]]:
-        """The axes that can be expressed one group after the other, and the groups that cannot."""
-        going, deferred = {*good}, list[tuple[set[Term], str]]()
-        for group in groups:
-            reason = self._try(going | group, constraints)
-            if reason:
-                deferred.append((group, reason))
+def _subtract(row: dict[object, Fraction], other: Mapping[object, Fraction], pivot: object) -> None:
+    """Take the multiple of another row that removes its pivot."""
+    times = row.get(pivot)
+    if times:
+        for name, each in other.items():
+            left = row.get(name, Fraction()) - times * each
+            if left:
+                row[name] = left
             else:
-                going |= group
-        return going, deferred
-
-    def _axis_groups(self, terms: Iterable[Term], constraints: ConfigConstraints) -> list[set[Term]]:
-        """The groups of tied axes, those with the most parameters first."""
-        proportions = self.planner.with_request(self._request, constraints).layers.proportions
-        found = {id(group): group for group in ({*proportions.with_group_members([term])} for term in terms)}
-        distinct = {frozenset(group): group for group in found.values()}
-        return sorted(distinct.values(), key=self._parameter_count, reverse=True)
-
-    def _parameter_count(self, group: Iterable[Term]) -> int:
-        axes = self.planner.axes
-        return sum(node.numel() for node in {node for term in group for node, _ in axes.of(term).tensor_dims})
-
-    def _try(self, going: set[Term], constraints: ConfigConstraints) -> str:
-        """The reason why the configuration cannot express a cut of these axes alone; "" if it can."""
-        axes = self.planner.axes
-        whole = {axis.term: "" for axis in axes if axis.term not in going}
-        trial = self.planner.with_request(self._request, replace(constraints, pinned=whole))
-        try:
-            checked = _check_plan(trial, trial.plan(), self.origin.with_config(self.config))
-        except ModuleKGError as error:
-            return str(error)
-        if not checked.reason:
-            self.config = checked.config
-        return checked.reason
-
-    def _note(self, group: Iterable[Term], reason: str) -> str:
-        name = min((self.planner.axes.of(term) for term in group), key=lambda axis: axis.number).name
-        return f"layers='uniform': {printable(name)} and its like stay whole, for {printable(reason, 300)}"
+                row.pop(name, None)

@@ -11,12 +11,14 @@ from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.pruning.plan.block_removal import plan_with_blocks
 from modulekg_widgets.engine.pruning.plan.config_constrained import config_constrained_plan
+from modulekg_widgets.engine.pruning.plan.config_plan import plan_for_config
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
 from modulekg_widgets.engine.pruning.plan.selection.request import (
     UNIFORM,
     AxisSelector,
+    ConfigSizes,
     Importance,
     PerAxis,
     Request,
@@ -43,11 +45,12 @@ def plan(
     per: str | None = None,
     blocks: float | Sequence[str] | None = None,
     layers: str = "free",
+    config: ConfigSizes | None = None,
 ) -> PruningPlan:
     """Plan which indices and blocks to remove from a traced model; nothing is changed.
 
     At least one of `ratio`, `target`, `per_axis`, `cuts` and `blocks` says what goes; `ratio` and `target` exclude each
-    other.
+    other. Or `config` says the sizes that stay.
 
     Parameters
     ----------
@@ -111,6 +114,12 @@ def plan(
         key of a transformers configuration says, unless `per_axis` or `cuts` names it: `plan.notes` tells. Of `blocks`
         those count that leave a list as wholes, as a configuration says how many there are: where normalisations follow
         sums, as in BERT, layers go with theirs.
+    config : mapping, optional
+        The numbers of the configuration that the cut model shall have, as `{"intermediate_size": 1024}`, for models of
+        transformers: by the keys of the configuration or the names that the library maps to them, dotted in nested
+        ones (`"text_config.hidden_size"`), and lists as wholes. The model that is left is the one that the
+        configuration builds. Of an axis the least important indices go, of heads whole ones where that is meant. Other
+        options than `importance` exclude it; layers go by `blocks`.
 
     Returns
     -------
@@ -158,6 +167,7 @@ def plan(
         per,
         blocks if isinstance(blocks, float | int | str) else _as_list("blocks", blocks, "a number, a share or paths"),
         layers,
+        config,
     )
     return plan_with_blocks(graph, request, _plan_axes)
 
@@ -172,5 +182,7 @@ def _as_list(option: str, given: Iterable[Item] | None, what: str) -> list[Item]
 
 def _plan_axes(graph: DataflowGraph, request: Request) -> PruningPlan:
     """A plan of a request without blocks."""
+    if request.config is not None:
+        return plan_for_config(graph, request)
     planner = Planner(graph, request)
     return config_constrained_plan(planner) if request.layers == UNIFORM else planner.plan()

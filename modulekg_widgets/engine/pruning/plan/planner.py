@@ -16,6 +16,8 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.proof.operator_proofs import prove
@@ -31,11 +33,10 @@ from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
 from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, round_up
-from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import explicit_axes, extend_to_groups
+from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis, explicit_axes, extend_to_groups
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
-    NO_CONSTRAINTS,
     ConfigConstraints,
     UniformLayers,
     uniform_layers,
@@ -72,14 +73,14 @@ from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 class Planner:
     """Makes one plan; its parts are computed when they are needed.
 
-    `said`: what is known of what a configuration can say.
+    `config_constraints`: the constraints of the model's configuration, where they are known.
     """
 
     def __init__(
         self,
         graph: DataflowGraph,
         request: Request,
-        config_constraints: ConfigConstraints = NO_CONSTRAINTS,
+        config_constraints: ConfigConstraints | None = None,
         template: Planner | None = None,
     ) -> None:
         check_request(graph, request)
@@ -99,7 +100,7 @@ class Planner:
         if request.layers == UNIFORM:
             able = {axis.term for axis in self.axis_choice.prunable()}
             self.layers = uniform_layers(self.axes, able, self.axis_choice.outer_roles, config_constraints)
-        self.config_constraints = config_constraints
+        self.config_constraints = config_constraints or ConfigConstraints()
         self.explicit = extend_to_groups(explicit_axes(request, self.axis_choice), self.layers, self.axes)
         self.repair.explicit_axes = frozenset(self.explicit)
         self.times: Mapping[int, float] = {}  # of the operators, where they were measured
@@ -108,6 +109,13 @@ class Planner:
     def with_request(self, request: Request, config_constraints: ConfigConstraints) -> Planner:
         """A planner of another request for the same trace."""
         return Planner(self.traced_graph, request, config_constraints, self)
+
+    def with_counts(self, counts: Mapping[Term, int]) -> Planner:
+        """A planner for as many remaining indices of these axes."""
+        other = Planner(self.traced_graph, self.request, template=self)
+        other.explicit = {term: ExplicitAxis(count, np.empty(0, dtype=np.int64)) for term, count in counts.items()}
+        other.repair.explicit_axes = frozenset(other.explicit)
+        return other
 
     def plan(self) -> PruningPlan:
         if LATENCY in (self.request.target or {}):
@@ -246,7 +254,10 @@ class Planner:
     def steps(self) -> dict[Term, int]:
         """The multiples of the counts."""
         every = [*self.chosen, *(self.axes.of(term) for term in self.explicit)]
-        return self.layers.proportions.steps(self.axis_choice.steps(every, self.request.round_to))
+        steps = self.axis_choice.steps(every, self.request.round_to)
+        for term, step in self.config_constraints.steps.items():
+            steps[term] = math.lcm(step, steps.get(term, 1))
+        return self.layers.proportions.steps(steps)
 
     @cached_property
     def limits(self) -> Limits:

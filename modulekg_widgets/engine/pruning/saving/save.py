@@ -19,7 +19,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import CutError, ModelFolderError, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.saving.config_search import ConfigFit, fitting_config
+from modulekg_widgets.engine.pruning.saving.config_numbers import ConfigFit, fitting_config
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
 from modulekg_widgets.engine.pruning.saving.library_origins import TransformersOrigin, possible_origins
 from modulekg_widgets.engine.pruning.saving.model_folder import (

@@ -135,13 +135,13 @@ def constraint_candidates(conflict: SizeConflict) -> Iterator[SizeConstraint]:
             if fits and find(other) is not find(request.term) and selection.free_atoms(request.term):
                 yield SizeConstraint(request.term, other, times)
     for request in requests:
-        yield from _quotient_constraints(conflict, request, near)
+        yield from _divisibility_constraints(conflict, request, near)
     for request in requests:
         if selection.free_atoms(request.term):
             yield SizeConstraint(request.term, None, request.asked)
 
 
-def _quotient_constraints(
+def _divisibility_constraints(
     conflict: SizeConflict, request: SizeRequest, near: Sequence[Term]
 ) -> Iterator[SizeConstraint]:
     """Constraints for a requested quotient of sizes, as `width // heads`.

@@ -189,7 +189,7 @@ class AxisChoice:
             and axis.frozen is not None
             and axis.term.frozen is None
             and self._is_learnt(axis)
-            and allowed.isdisjoint(self._multiplied_with.get(axis.term, ()))
+            and allowed.isdisjoint(self.multiplied_with.get(axis.term, ()))
         ]
 
     def _is_head_part(self, axis: Axis) -> bool:
@@ -214,7 +214,7 @@ class AxisChoice:
         for axis in rank:
             every = proportions.with_group_members([axis.term])
             # what multiplies with itself, as in second-order pooling, goes as any other
-            crossed = set().union(*(self._multiplied_with.get(term, set()) - {term} for term in every))
+            crossed = set().union(*(self.multiplied_with.get(term, set()) - {term} for term in every))
             if crossed.isdisjoint(taken | set(every)):
                 taken.update(every)
         return [axis for axis in self.axes if axis.term in taken]
@@ -232,7 +232,7 @@ class AxisChoice:
         return sum(node.numel() for node in nodes)
 
     @cached_property
-    def _multiplied_with(self) -> dict[Term, set[Term]]:
+    def multiplied_with(self) -> dict[Term, set[Term]]:
         """For each atom those that it multiplies in a dimension of a parameter or buffer."""
         found: dict[Term, set[Term]] = {}
         for term in self._terms():

@@ -25,16 +25,15 @@ from modulekg_widgets.engine.torch_runtime.modules import module_state
 MAX_DEPTH = 3  # of configurations in configurations
 
 
-def config_tied_axes(axes: Axes, outer: Sequence[str], with_width: bool = False) -> Iterator[tuple[Term, Term]]:
+def config_tied_axes(axes: Axes, outer: Sequence[str]) -> Iterator[tuple[Term, Term]]:
     """Pairs of axes with one number in the model's configuration; none without a configuration.
 
     Two axes of a weight that are as long as one number says, and no other: it can say no other size of the one than of
     the other. And an axis whose role is one of `outer`, as heads, with the one that its weight reads, where both sides
     are as long as a number says and the size of a head is none that modules know by its name: then it is computed.
-    `with_width`: where it is known as well, as the number of heads may have to divide the width.
     """
     numbers = _config_integers(axes)
-    parts = set[int]() if with_width else _known_part_sizes(axes)
+    parts = _known_part_sizes(axes)
     for node in dict.fromkeys(axes.graph.state.values() if numbers else ()):
         dims = [find(term) for term in axes.inference.dims(node)]
         for one, two in permutations(dims, 2):
@@ -140,39 +139,31 @@ class UniformLayers:
 
 @dataclass(frozen=True)
 class ConfigConstraints:
-    """The constraints of a model's configuration: axes that stay whole, separate or tied."""
+    """The constraints of a model's configuration: axes that stay whole, that are tied, and multiples of counts."""
 
     pinned: Mapping[Term, str] = field(default_factory=dict)
-    separate: frozenset[Term] = frozenset()  # though a number of the configuration is as large as two of them
-    together: tuple[Term, ...] = ()  # those of which the configuration can say no one without the others
-    with_width: bool = False  # whether heads go with what they read though the configuration has the size of a head
-
-    @property
-    def notes(self) -> list[str]:
-        """The reasons, each once."""
-        return list(dict.fromkeys(self.pinned.values()))
-
-
-NO_CONSTRAINTS = ConfigConstraints()
+    ties: tuple[tuple[Term, ...], ...] = ()
+    steps: Mapping[Term, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def uniform_layers(
     axes: Axes,
     prunable: set[Term],
     outer_roles: Sequence[str] = (),
-    config_constraints: ConfigConstraints = NO_CONSTRAINTS,
+    config_constraints: ConfigConstraints | None = None,
 ) -> UniformLayers:
     """The tied axes of repeated layers; an axis that may not change keeps its group whole.
 
-    With them go those that a configuration counts together, of products those whose role is one of `outer_roles`.
+    With them go those that a configuration counts together. Where that is not known, axes are tied that are as long as
+    one number, of products those whose role is one of `outer_roles`.
     """
     found: list[Proportion] = []
     whole: dict[Term, str] = {}
-    pairs = [
-        pair for pair in config_tied_axes(axes, outer_roles, config_constraints.with_width)
-        if not prunable.isdisjoint(pair) and config_constraints.separate.isdisjoint(pair)
-    ]  # fmt: skip
-    pairs += [(config_constraints.together[0], other) for other in config_constraints.together[1:]]
+    if config_constraints is None:
+        pairs = [pair for pair in config_tied_axes(axes, outer_roles) if not prunable.isdisjoint(pair)]
+    else:
+        pairs = [(group[0], other) for group in config_constraints.ties for other in group[1:]]
     for terms in _joined_groups(repeated_axes(axes), pairs):
         stay = [term for term in terms if term not in prunable]
         if not stay:

@@ -20,6 +20,7 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import named_registere
 Importance = str | Callable[..., object] | object
 PerAxis = Mapping[Any, float | Iterable[int]]  # axis, layer or (parameter, dim): ratio or indices
 AxisSelector = str | nn.Module | type | Axis | Iterable[str | nn.Module | type | Axis]
+ConfigSizes = Mapping[str, int | Sequence[int]]  # by the keys of a configuration
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
 MAX_STEP = 2**31  # of sizes
@@ -45,6 +46,7 @@ class Request:
     per: str | None = None
     blocks: float | Sequence[str] | None = None
     layers: str = FREE
+    config: ConfigSizes | None = None
 
     @property
     def granularity_wanted(self) -> str | None:
@@ -82,6 +84,9 @@ def check_request(graph: object, request: Request) -> None:
         raise CutError(f"a plan is made for a traced graph, got {printable(type(graph).__name__)}: {what}")
     if graph.error is not None:
         raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
+    if request.config is not None:
+        _check_config(request)
+        return
     wanted = [name for name in ("ratio", "target", "per_axis", "cuts", "blocks") if getattr(request, name) is not None]
     if not wanted:
         raise CutError("nothing to cut: pass ratio=0.5, target={'params': 0.5}, per_axis={…}, cuts=[…] or blocks=4")
@@ -107,6 +112,19 @@ def check_request(graph: object, request: Request) -> None:
     check_target(request.target, (*TARGETS, LATENCY))
     check_limit("floor", request.floor)
     check_limit("ceiling", request.ceiling)
+
+
+def _check_config(request: Request) -> None:
+    """Raise `CutError` for an invalid `config`, and for options that it leaves nothing to."""
+    defaults = Request()
+    names = Request.__dataclass_fields__.keys() - {"config", "importance"}
+    others = sorted(name for name in names if getattr(request, name) != getattr(defaults, name))
+    if others:
+        raise CutError(f"config and {others[0]} exclude each other: the configuration says all sizes")
+    if not isinstance(request.config, Mapping) or not request.config:
+        raise CutError(
+            f"config={printable(repr(request.config))}: give numbers by key, as {{'intermediate_size': 1024}}"
+        )
 
 
 def check_model_unchanged(graph: DataflowGraph) -> None:
