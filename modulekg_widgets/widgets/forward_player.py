@@ -15,9 +15,9 @@ from modulekg_widgets.engine.views.forward_payload import forward_payload, maps_
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.forward import draw_forward
 from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.engine.views.schema import Payload
 from modulekg_widgets.widgets.pages.pages import SavedAnswer, saved_answers
 from modulekg_widgets.widgets.shared.base import (
-    Payload,
     WidgetValueError,
     check_keywords,
     is_main_thread,

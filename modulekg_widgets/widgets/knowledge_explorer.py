@@ -30,7 +30,8 @@ from modulekg_widgets.engine.views.knowledge_payload import (
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.knowledge import draw_knowledge
 from modulekg_widgets.engine.views.pictures.shapes import Picture
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
+from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 
 # -------------------- Background analysis of a large graph, in a thread, while the page shows its models
 

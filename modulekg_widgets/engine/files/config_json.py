@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.files.graph_building import MAX_ELEMENTS, abbreviate_value
@@ -49,13 +48,13 @@ def add_config(contents: FileContents, source: FileSource) -> FileContents:
     return replace(contents, title=contents.title or _title(config), metadata=metadata, warnings=told)
 
 
-def _adapter_note(config: dict[str, Any]) -> tuple[str]:
+def _adapter_note(config: Mapping[str, object]) -> tuple[str]:
     base = config.get("base_model_name_or_path")
     named = printable(base, MAX_TEXT) if isinstance(base, str) and base else "another model"
     return (f"this is an adapter of {named}, whose own weights are not in this file: open that model for them",)
 
 
-def _title(config: dict[str, Any]) -> str:
+def _title(config: Mapping[str, object]) -> str:
     """The class in the config; its architecture or model type if there is none."""
     names = config.get("architectures")
     others = next((config[key] for key in _TITLES if config.get(key)), None)
@@ -63,7 +62,7 @@ def _title(config: dict[str, Any]) -> str:
     return first[:MAX_TEXT] if isinstance(first, str) else ""
 
 
-def _settings(config: dict[str, Any]) -> dict[str, PlainValue]:
+def _settings(config: Mapping[str, object]) -> dict[str, PlainValue]:
     """The plain settings, and those of nested objects under dotted names."""
     found = dict(_plain_settings(config))
     for key, value in config.items():
@@ -74,7 +73,7 @@ def _settings(config: dict[str, Any]) -> dict[str, PlainValue]:
     return {key: value for key, value in found.items() if len(key) <= MAX_TEXT}
 
 
-def _plain_settings(config: dict[str, Any]) -> Iterator[tuple[str, PlainValue]]:
+def _plain_settings(config: Mapping[str, object]) -> Iterator[tuple[str, PlainValue]]:
     """Plain values, and short lists as text; keys that are numbers are skipped, as they index lists of labels."""
     for key, value in config.items():
         if _is_number(key):

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import nn
@@ -59,7 +59,7 @@ def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGrap
     """
     import networkx as nx
 
-    found: Any = nx.MultiDiGraph()
+    found: nx.MultiDiGraph = nx.MultiDiGraph()
     made_by: dict[str, str] = {}
     taken = {operator.name for operator in graph.operators}
 
@@ -97,7 +97,7 @@ def to_networkx(graph: OperatorGraph, tensors: frozenset[str]) -> nx.MultiDiGrap
     return found
 
 
-def _connect(found: Any, graph: OperatorGraph, giver: str, taker: str, value: str) -> None:
+def _connect(found: nx.MultiDiGraph, graph: OperatorGraph, giver: str, taker: str, value: str) -> None:
     known = graph.values.get(value, ValueRecord())
     found.add_edge(giver, taker, value=value, shape=known.shape, dtype=known.dtype)
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import nn
@@ -164,7 +163,7 @@ class _ModuleBuilder:
             return kind
         return module_kind(place.own)
 
-    def _tensor(self, record: TensorRecord) -> Any:
+    def _tensor(self, record: TensorRecord) -> nn.Parameter:
         if record.offset is None or not record.nbytes or _storage_key(record) not in self._again:
             return _meta_parameter(record)
         key = (record.file, record.offset, record.shape, record.strides, record.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from modulekg_widgets.engine.files.memory_mapping import map_part, torch_dtype
 from modulekg_widgets.engine.files.readers import MALFORMED, MALFORMED_BEYOND_VALUES
 from modulekg_widgets.engine.files.records import EncodedPart, TensorRecord
 from modulekg_widgets.engine.files.source import FilePart, FileSource
+
+if TYPE_CHECKING:
+    from onnx.onnx_ml_pb2 import TensorProto
 
 MAX_MESSAGE_BYTES = 32 << 20  # bytes of one of protobuf, which takes eight times as many in memory
 # lists of numbers in ONNX's TensorProto, by torch's word; all others stand in int32_data, floats as their bits
@@ -88,12 +91,12 @@ def _only_part(record: TensorRecord) -> EncodedPart:
     return parts[0]
 
 
-def _parsed(content: bytes, record: TensorRecord) -> Any:
+def _parsed(content: bytes, record: TensorRecord) -> TensorProto:
     from google.protobuf.message import DecodeError
-    from onnx.onnx_ml_pb2 import TensorProto
+    from onnx import onnx_ml_pb2
 
     try:
-        return TensorProto.FromString(content)
+        return onnx_ml_pb2.TensorProto.FromString(content)
     except DecodeError as error:
         raise ModelFileError(
             f"{printable(record.name)} cannot be decoded: the file is cut off or forged, download or copy it again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from torch import nn
 
@@ -20,7 +20,7 @@ from modulekg_widgets.engine.torch_runtime.parallel import FlatPart, flat_parts
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 ModuleKey: TypeAlias = "str | type[nn.Module]"
-Config: TypeAlias = "Mapping[ModuleKey, Any]"
+Config: TypeAlias = "Mapping[ModuleKey, object]"
 
 DEFAULT_METRICS = ("OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "WeightGradNorm", "UpdateRatio")
 GLOB_CHARACTERS = frozenset("*?[")
@@ -74,7 +74,7 @@ def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
 
 def _merged_measurements(modules: Walk, chosen: Sequence[tuple[int, ConfiguredMetric, Schedule]]) -> list[Measurement]:
     """Merges entries of a metric of a module: schedules are united, windows cannot be."""
-    found: dict[tuple[Any, ...], tuple[int, ConfiguredMetric, list[Schedule]]] = {}
+    found: dict[tuple[int, str, str, Schedule | None], tuple[int, ConfiguredMetric, list[Schedule]]] = {}
     for index, metric, when in sorted(chosen, key=lambda each: each[0]):
         own = when if metric.kind.multi_step else None
         _, _, schedules = found.setdefault((index, metric.name, str(metric.settings), own), (index, metric, []))
@@ -186,7 +186,7 @@ def _entries(value: object) -> Iterator[tuple[ConfiguredMetric, Schedule]]:
         yield waiting, EVERY_STEP
 
 
-def _parts(value: object) -> list[Any]:
+def _parts(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -17,12 +17,17 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.registry import Registry, check_function
+from modulekg_widgets.engine.torch_runtime.pytree import Function
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    import torch
+
+Decorated = TypeVar("Decorated", bound=Function)
+MetricInstance: TypeAlias = Any  # an object with compute(), and with update() and observe() where its class has them
 
 # what a metric may need -> what it is given
 FORWARD = {
@@ -71,13 +76,13 @@ class MetricKind:
     name: str
     needs: tuple[str, ...]
     # settings -> an object with compute(), and update() for several steps; made anew with each registration
-    make: Callable[..., Any] = field(compare=False)
+    make: Callable[..., MetricInstance] = field(compare=False)
     multi_step: bool = False
     wants_module: bool = False
     keeps: str = ""  # the copy that it keeps between steps, in words
     before: bool = False  # whether it must also see the step before the scheduled one
     function: Any = None  # the function or class that was registered
-    quick: Callable[[Any], Any] | None = None  # the same value, straight from the tensor behind the one need
+    quick: Callable[[torch.Tensor], Any] | None = None  # the same value, straight from the tensor behind the one need
     ranks: str = ""  # how the values of several processes are merged, where `merge.rules.RULES` does not say it
 
     @property
@@ -85,7 +90,7 @@ class MetricKind:
         """True for a metric class, which has one instance per module and call."""
         return inspect.isclass(self.function)
 
-    def __call__(self, **settings: Any) -> ConfiguredMetric:
+    def __call__(self, **settings: object) -> ConfiguredMetric:
         known = [
             name
             for name, parameter in _parameters(self.function).items()
@@ -103,13 +108,13 @@ class ConfiguredMetric:
     """A metric with settings, which a configuration may hold in place of its name."""
 
     kind: MetricKind
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.kind.name
 
-    def instance(self) -> Any:
+    def instance(self) -> MetricInstance:
         """Returns a new object with `compute`, for one module and call."""
         return self.kind.make(**self.settings)
 
@@ -120,7 +125,7 @@ METRICS: Registry[MetricKind] = Registry("metric")
 class _Function:
     """A metric of one step that is a function."""
 
-    def __init__(self, function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    def __init__(self, function: Function, settings: Mapping[str, object]) -> None:
         self.compute = functools.partial(function, **settings) if settings else function
 
 
@@ -130,7 +135,7 @@ def metric(
     keeps: str = "",
     before: bool = False,
     ranks: str = "",
-    quick: Callable[[Any], Any] | None = None,
+    quick: Callable[[torch.Tensor], object] | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """Register a metric: a function for values of one step, or a class for what keeps something between steps.
 
@@ -205,10 +210,10 @@ def metric(
         if is_class and not hasattr(made, "compute"):
             raise ConfigError(f"the metric class {printable(made.__name__)} has no compute(): it gives the value")
         multi_step = is_class and hasattr(made, "update")
-        called: Any = getattr(made, "update" if multi_step else "compute") if is_class else made
+        called: Function = getattr(made, "update" if multi_step else "compute") if is_class else made
         wants_module = "module" in _parameters(called)
 
-        def make(**settings: Any) -> Any:
+        def make(**settings: object) -> MetricInstance:
             return made(**settings) if is_class else _Function(made, settings)
 
         kinds = {
@@ -223,7 +228,7 @@ def metric(
     return decorate
 
 
-def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _parameters(called: Function) -> Mapping[str, inspect.Parameter]:
     """The parameters of a callable by name; empty if it has no signature."""
     try:
         return inspect.signature(called).parameters
@@ -231,6 +236,6 @@ def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def kind_module(kind: MetricKind, made: Callable[..., Any]) -> None:
+def kind_module(kind: MetricKind, made: Function) -> None:
     """Set `__module__` of a kind, by which the registry lets a cell that runs again replace its metric."""
     object.__setattr__(kind, "__module__", getattr(made, "__module__", None))

@@ -22,7 +22,7 @@ import operator
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import TRACK, Observat
 from modulekg_widgets.engine.monitoring.hooks.value_writer import ValueWriter, numbering
 from modulekg_widgets.engine.monitoring.merge.distributed import Ranks, is_distributed
 from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Row, Slot
-from modulekg_widgets.engine.monitoring.run import Alert, Run
+from modulekg_widgets.engine.monitoring.run import Alert, Output, Run
 from modulekg_widgets.engine.monitoring.schedule import events_of
 from modulekg_widgets.engine.monitoring.sinks.sink_set import SinkSet
 from modulekg_widgets.engine.monitoring.transfer_ring import PackedRow, TransferRing
@@ -56,6 +56,7 @@ from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import nn
 
 
@@ -78,7 +79,7 @@ class LoggedSteps:
         """The names logged so far."""
         return set(self._last)
 
-    def step_of(self, values: Mapping[str, Any], upcoming: int, tracked: int | None) -> int:
+    def step_of(self, values: Mapping[str, object], upcoming: int, tracked: int | None) -> int:
         """The step of `values`: `upcoming` to a loop that logs first, else the one that was `tracked` last.
 
         A name that comes again without a `track` between counts on by itself.
@@ -93,7 +94,7 @@ class LoggedSteps:
         self._last[name] = step
 
 
-def checked_step(step: Any) -> int:
+def checked_step(step: SupportsIndex) -> int:
     """Returns `step` as an int; raises `MonitorError` for a negative or other value."""
     try:
         count = operator.index(step)
@@ -169,9 +170,9 @@ class Monitor(Run):
         model: nn.Module,
         config: Config | None = None,
         *,
-        sinks: Iterable[Any] = (),
+        sinks: Iterable[object] = (),
         name: str | None = None,
-        scaler: Any = None,
+        scaler: torch.amp.GradScaler | None = None,
         resume: str | Path | None = None,
         start: int | None = None,
         distributed: bool = True,
@@ -343,7 +344,7 @@ class Monitor(Run):
 
     # -------------------------------------------------------------- what the user adds
 
-    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+    def log(self, values: Mapping[str, object], step: int | None = None) -> None:
         """Record numbers of your own beside the metrics.
 
         Parameters
@@ -439,7 +440,7 @@ class Monitor(Run):
             )
         self._crossings.bounds.append(Bound(metric, module, above, below))
 
-    def add_sink(self, sink: Any) -> None:
+    def add_sink(self, sink: object) -> None:
         """Add a sink, which gets all values, also earlier ones; of several ranks only the first one sends.
 
         Parameters
@@ -451,11 +452,11 @@ class Monitor(Run):
 
     # -------------------------------------------------------------- what was read
 
-    def get_output(self, phase: str | None = None) -> dict[str, dict[str, dict[int, Any]]]:
+    def get_output(self, phase: str | None = None) -> Output:
         self._collect(wait=True)
         return super().get_output(phase)
 
-    def frame(self) -> Any:
+    def frame(self) -> pd.DataFrame:
         self._collect(wait=True)
         return super().frame()
 

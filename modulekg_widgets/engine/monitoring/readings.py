@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 Value: TypeAlias = "float | np.ndarray | dict[str, float | np.ndarray]"
+Parts: TypeAlias = "tuple[tuple[str, int | None], ...]"
 
 TRAIN, EVAL = "train", "eval"
 PHASES = (TRAIN, EVAL)
@@ -56,7 +57,7 @@ class Form:
     A number is `(("", None),)`, a vector of 64 `(("", 64),)`, a dict has one entry for each of its keys.
     """
 
-    parts: tuple[tuple[str, int | None], ...]
+    parts: Parts
 
     @property
     def size(self) -> int:

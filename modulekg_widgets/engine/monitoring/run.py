@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.monitoring.history import History
@@ -13,6 +13,7 @@ from modulekg_widgets.engine.monitoring.readings import PHASES, TRAIN, Reading, 
 if TYPE_CHECKING:
     import pandas as pd
 
+Output: TypeAlias = dict[str, dict[str, dict[int, Any]]]  # module -> metric -> step -> value or list of values
 COLUMNS = ("module", "metric", "step", "value", "call", "phase")
 
 
@@ -80,7 +81,7 @@ class Run:
         self.history = History()
         self.alerts: list[Alert] = []
 
-    def get_output(self, phase: str | None = None) -> dict[str, dict[str, dict[int, Any]]]:
+    def get_output(self, phase: str | None = None) -> Output:
         """All values by module, metric and step.
 
         Parameters
@@ -143,7 +144,7 @@ class Run:
         return (reading for reading in self.history.readings() if phase is None or reading.phase == phase)
 
 
-def _nested(readings: Iterable[Reading]) -> dict[str, dict[str, dict[int, Any]]]:
+def _nested(readings: Iterable[Reading]) -> Output:
     """Returns the values by module, metric and step."""
     found: dict[str, dict[str, dict[int, dict[int, Value]]]] = {}
     for reading in readings:

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 
 Packable: TypeAlias = "float | np.ndarray | torch.Tensor"  # a number, or numbers in one dimension
+Event: TypeAlias = "torch.cuda.Event | None"  # that says that a copy is there; None where nothing waits for it
+Transfer: TypeAlias = "tuple[torch.Tensor, int, Event]"  # host memory, and the count of numbers
+RingRow: TypeAlias = "tuple[torch.Tensor, torch.Tensor, Event]"  # on the device and on the host
 HOST_TYPES = {float, np.ndarray}
 RING_ROWS = 16  # steps that may be on their way before a step has to wait for the device
 
@@ -44,7 +47,7 @@ class _PendingRow:
     """A row whose copy to the host may be under way."""
 
     row: PackedRow
-    buffers: list[tuple[torch.Tensor, int, Any]]  # host memory, count of numbers, the event that says it is there
+    buffers: list[Transfer]
 
 
 @dataclass
@@ -54,9 +57,9 @@ class _DeviceRing:
     device: torch.device
     capacity: int = 0
     at: int = 0
-    rows: list[tuple[torch.Tensor, torch.Tensor, Any]] = field(default_factory=list)
+    rows: list[RingRow] = field(default_factory=list)
 
-    def pack(self, parts: list[torch.Tensor], count: int) -> tuple[torch.Tensor, int, Any]:
+    def pack(self, parts: list[torch.Tensor], count: int) -> Transfer:
         """Copy vectors to the host, in one block; those of one dtype should be adjacent."""
         if count > self.capacity:
             self.capacity = 2 * count
@@ -79,7 +82,7 @@ class _DeviceRing:
             event.record(*([torch.cuda.current_stream(self.device)] if self.device.type == "cuda" else []))
         return on_host, count, event
 
-    def _row(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    def _row(self) -> RingRow:
         kind = torch.float32 if self.device.type == "mps" else torch.float64  # Apple's devices have no float64
         is_cuda = self.device.type == "cuda"
         on_device = torch.empty(self.capacity, dtype=kind, device=self.device)
@@ -174,7 +177,7 @@ class TransferRing:
                 found.append(self._pending.popleft().row)
         return found
 
-    def _pack(self, device: torch.device | None, values: list[Any]) -> tuple[torch.Tensor, int, Any]:
+    def _pack(self, device: torch.device | None, values: list[Any]) -> Transfer:
         if device is None or device.type == "cpu":
             here = [
                 value.double().reshape(-1).numpy() if isinstance(value, torch.Tensor) else value for value in values

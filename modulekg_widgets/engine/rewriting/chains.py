@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -14,6 +13,7 @@ from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     CallSite,
     FunctionModule,
+    ModuleTest,
     has_functions,
     module_matcher,
 )
@@ -29,7 +29,7 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 
 @explain_keywords("mk.rewrite.find_chains")
-def find_chains(graph: Dataflow, pattern: Sequence[Any], include_super_class: bool = True) -> list[list[str]]:
+def find_chains(graph: Dataflow, pattern: Sequence[object], include_super_class: bool = True) -> list[list[str]]:
     """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
 
     By data flow, through containers. Weights, and what is made of them alone, are no inputs. The entry of a function is
@@ -90,7 +90,7 @@ class _Step:
 
 
 class _ChainSearch:
-    def __init__(self, steps: list[_Step], tests: list[Any]) -> None:
+    def __init__(self, steps: list[_Step], tests: list[ModuleTest]) -> None:
         self.tests = tests
         self.steps = steps
         self.readers: dict[DataNode, list[_Step]] = defaultdict(list)  # that have this as their only input
@@ -107,7 +107,7 @@ class _ChainSearch:
             else:
                 waiting += [[*chain, step] for step in reversed(self._next(chain[-1], self.tests[len(chain)]))]
 
-    def _next(self, last: _Step, test: Any) -> list[_Step]:
+    def _next(self, last: _Step, test: ModuleTest) -> list[_Step]:
         readers = [step for value in dict.fromkeys(last.outputs) for step in self.readers.get(value, ())]
         return [step for step in readers if step is not last and step.start >= last.end and test(step.module)]
 

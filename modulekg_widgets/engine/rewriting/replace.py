@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from torch import nn
 
@@ -18,6 +17,7 @@ from modulekg_widgets.engine.errors import (
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.compatibility import (
+    Shapes,
     as_sequential,
     mismatch_reason,
     result_shapes,
@@ -39,8 +39,8 @@ def replace(
     names: str | Iterable[str],
     fn: Callable[[str, nn.Module], nn.Module],
     *,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     check: bool = True,
 ) -> Rewrite:
     """Put `fn(name, module)` in the place of each named module, in place and in the same position.
@@ -101,8 +101,8 @@ def replace_chains(
     chains: Iterable[Sequence[str]],
     fn: Callable[[list[str], list[nn.Module]], Sequence[nn.Module]],
     *,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     check: bool = True,
 ) -> Rewrite:
     """Put `fn(names, modules)`, as many modules as the chain has, in the place of the modules of each chain.
@@ -169,8 +169,8 @@ def replace_modules(
     model: nn.Module,
     new: Mapping[str, nn.Module],
     *,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     check: bool = True,
 ) -> Rewrite:
     """Put modules in the place of others, by name; as `replace`."""
@@ -179,7 +179,7 @@ def replace_modules(
     return _replace_groups(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
 
 
-def _check_callback(fn: Any, example: str) -> None:
+def _check_callback(fn: object, example: str) -> None:
     if isinstance(fn, nn.Module | type) or not callable(fn):
         what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"
         raise RewritingError(f"fn is {printable(what)}: pass a function that gives the new modules, as {example}")
@@ -240,8 +240,8 @@ def _replace_groups(
     old: dict[str, nn.Module],
     new: dict[str, nn.Module],
     groups: list[list[str]],
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
+    args: object,
+    kwargs: Mapping[str, object] | None,
     check: bool,
 ) -> Rewrite:
     places, found = _locate(model, list(old))  # again, as fn may have changed the model
@@ -296,7 +296,7 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
     return found
 
 
-def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int], new: Mapping[str, Any]) -> None:
+def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int], new: Mapping[str, nn.Module]) -> None:
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
             what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
@@ -334,7 +334,7 @@ def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], group
             )
 
 
-def _check_whole(rewrite: Rewrite, before: Any, args: Any, kwargs: Mapping[str, Any] | None) -> None:
+def _check_whole(rewrite: Rewrite, before: Shapes, args: object, kwargs: Mapping[str, object] | None) -> None:
     try:
         after = result_shapes(rewrite.model, () if args is None else args, kwargs)
         reason = shape_difference(before, after)

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.function_module import module_matcher
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
-from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, registry, unwrapped
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, is_script, module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS
 
 
@@ -67,7 +67,7 @@ def get(model: nn.Module, name: str) -> Any:
 
 
 @explain_keywords("mk.rewrite.set")
-def set(model: nn.Module, name: str, value: Any) -> None:
+def set(model: nn.Module, name: str, value: object) -> None:
     """Put a value at a dotted name that exists, in place and in the same position.
 
     A module's place takes a module or None, a parameter's an `nn.Parameter` or None, a buffer's a tensor or None. One
@@ -113,7 +113,7 @@ def set(model: nn.Module, name: str, value: Any) -> None:
     if kind is not None and value is not None and not isinstance(value, kind):
         got, wanted = printable(type(value).__name__), _ARTICLES[place.kind]
         raise RewritingError(f"{printable(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
-    if place.kind == "module" and value is not None and any(m is place.owner for m in walk(value).modules):
+    if place.kind == "module" and isinstance(value, nn.Module) and any(m is place.owner for m in walk(value).modules):
         raise RewritingError(
             f"the new {printable(path)!r} holds the module that it would stand in: take that out first"
         )
@@ -128,7 +128,7 @@ def set(model: nn.Module, name: str, value: Any) -> None:
 
 
 @explain_keywords("mk.rewrite.find")
-def find(model: nn.Module, cls: Any, include_super_class: bool = True) -> list[str]:
+def find(model: nn.Module, cls: object, include_super_class: bool = True) -> list[str]:
     """The names of the modules of a class, or of the function modules of a function, in the order of `modules()`.
 
     What is inside of a match is not searched. A shared module is listed once, `""` is the model itself. Functions are
@@ -205,10 +205,10 @@ class _NamedValue(NamedTuple):
     owner: nn.Module
     key: str
     kind: str
-    table: dict[str, Any] | None  # that holds it; None for what the class computes
+    table: Attributes | None  # that holds it; None for what the class computes
 
 
-def _root(model: Any) -> nn.Module:
+def _root(model: object) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise NotAModuleError(f"got a {printable(type(model).__name__)}: pass an instance of torch.nn.Module")
     return unwrapped(model)
@@ -228,7 +228,7 @@ def _locate(root: nn.Module, path: str) -> _NamedValue:
     )
 
 
-def _tables(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(state: Attributes) -> Iterator[tuple[str, Attributes]]:
     yield "module", state[MODULES]
     yield "parameter", registry(state, PARAMETERS)
     yield "buffer", registry(state, BUFFERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -19,7 +18,7 @@ class ModuleSlot:
 
     owner: nn.Module
     key: str
-    old: Any
+    old: nn.Module
     new: nn.Module
 
     def put(self, module: object) -> None:
@@ -97,7 +96,7 @@ class Rewrite:
         return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
 
 
-def write_slots(changes: list[tuple[ModuleSlot, Any, Any]]) -> None:
+def write_slots(changes: list[tuple[ModuleSlot, nn.Module, nn.Module]]) -> None:
     """Fill slots, all or none: each with the second of a triple, the third is what it holds now."""
     done = []
     try:

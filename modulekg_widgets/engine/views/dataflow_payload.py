@@ -22,8 +22,11 @@ from modulekg_widgets.engine.residuals.blocks import candidate_blocks
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
 from modulekg_widgets.engine.views.flow_tables import CallTree, FlowTables, is_state, module_edges
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
+from modulekg_widgets.engine.views.schema import Columns, Payload
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from modulekg_widgets.engine.axes.axis import Axes
     from modulekg_widgets.engine.axes.graph import DataflowGraph
 
@@ -47,7 +50,7 @@ class AxisTables:
         found = (self.axes.rank(atom) for term in terms for atom in atoms(term) if atom in self.axes.tensor_dims)
         return list(dict.fromkeys(found))
 
-    def payload(self, tensors: Iterable[DataNode]) -> dict[str, Any]:
+    def payload(self, tensors: Iterable[DataNode]) -> Payload:
         """Returns the tables; `dims` refers to `written`, where an axis is its number in braces."""
         reasons: dict[str, int] = {}
         expressions: dict[str, int] = {}
@@ -92,7 +95,7 @@ USED_BY_OTHER_CODE = "not called: other code uses its tensors"
 NOT_CALLED = "not called in this forward pass"
 
 
-def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: Any, kwargs: Any) -> None:
+def add_trace(payload: Payload, hierarchy: Hierarchy, model: Any, args: object, kwargs: object) -> None:
     """Trace the model and add the result to its payload; `payload["error"]` is the reason of an incomplete trace.
 
     An error of the forward pass is news to show, and not an error of the widget.
@@ -100,7 +103,7 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
     from modulekg_widgets.engine.axes.graph import trace_with_wrappers
 
     try:
-        graph: Any = trace_with_wrappers(model, args, kwargs)
+        graph: DataflowGraph | None = trace_with_wrappers(model, args, kwargs)
     except ModuleKGError as error:
         payload["error"] = text(str(error))
         graph = getattr(error, "graph", None)
@@ -111,7 +114,7 @@ def add_trace(payload: dict[str, Any], hierarchy: Hierarchy, model: Any, args: A
             payload["error"] = text(str(error))
 
 
-def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowGraph) -> None:
+def add_dataflow(payload: Payload, hierarchy: Hierarchy, graph: DataflowGraph) -> None:
     """Add a traced graph to the payload of its model; axes only if the forward completed."""
     tree = CallTree(graph, hierarchy.walk)
     tables = FlowTables(graph, tree)
@@ -129,7 +132,7 @@ def add_dataflow(payload: dict[str, Any], hierarchy: Hierarchy, graph: DataflowG
         payload["marks"].setdefault(str(node), []).append(mark)
 
 
-def add_time_columns(payload: dict[str, Any], rows: Sequence[int], profile: Any) -> dict[str, Any]:
+def add_time_columns(payload: Payload, rows: Sequence[int], profile: pd.DataFrame) -> Payload:
     """Returns the payload with the times of a profile as columns, in ms; `rows` are the nodes of its rows.
 
     Raises `UnknownNameError` for a table that has none.
@@ -153,8 +156,8 @@ def _shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
-def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> dict[str, Any]:
-    shapes, dtypes, sources = DistinctKeys(), DistinctKeys(), DistinctKeys()
+def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> Payload:
+    shapes, dtypes, sources = DistinctKeys[tuple[int, ...]](), DistinctKeys[str](), DistinctKeys[str]()
     operators = [step.operator for step in tables.steps]
     labels = [node.label for node in tables.graph.inputs]
     return {
@@ -213,7 +216,7 @@ class _Tensors:
     def __init__(self, graph: Dataflow, hierarchy: Hierarchy) -> None:
         self.nodes: list[DataNode] = []
         self.owner: list[int] = []
-        self.attributes = DistinctKeys()
+        self.attributes = DistinctKeys[str]()
         self.attribute: list[int] = []
         self._place: dict[int, int] = {}  # a tensor's index in the graph -> its first name
         known = set()
@@ -233,7 +236,7 @@ class _Tensors:
         found = [self._place.get(node.index) for node in dict.fromkeys(operator.inputs) if is_state(node)]
         return [place for place in found if place is not None]
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Payload:
         again = [[place, self._place[node.index]] for place, node in enumerate(self.nodes)]
         return {
             "node": self.owner,
@@ -243,7 +246,7 @@ class _Tensors:
         }
 
 
-def _columns(tables: FlowTables, hierarchy: Hierarchy) -> dict[str, list[Any]]:
+def _columns(tables: FlowTables, hierarchy: Hierarchy) -> Columns:
     """FLOPs and output bytes by module; None for modules without a call or a FLOP formula."""
     counted = tables.graph.flops().by_module
     unknown = list(accumulate((flops is None for flops in tables.flops), initial=0))

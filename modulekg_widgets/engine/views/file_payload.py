@@ -10,17 +10,24 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
 
 import torch
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.model_file import ModelFile, open_file
-from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, OperatorRecord, TensorRecord, ValueRecord
+from modulekg_widgets.engine.files.records import (
+    FileContents,
+    OperatorGraph,
+    OperatorRecord,
+    PlainValue,
+    TensorRecord,
+    ValueRecord,
+)
 from modulekg_widgets.engine.files.skeleton import FileModule
 from modulekg_widgets.engine.files.tensor_owners import operator_name, tensor_owners
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
+from modulekg_widgets.engine.views.schema import Payload
 
 MAX_OPERATORS = 50_000  # operators; with more, the page would stand still
 TRACED_ON_FILE = "file"  # in the place of the kind of tensors that a model was traced on
@@ -33,7 +40,7 @@ VIEWS = frozenset({
 })  # fmt: skip
 
 
-def file_flow(contents: FileContents, hierarchy: Hierarchy) -> dict[str, Any] | None:
+def file_flow(contents: FileContents, hierarchy: Hierarchy) -> Payload | None:
     """Returns the flow of the graph in a file; None without a graph, or with too many operators to draw."""
     graph = contents.graph
     if graph is None or not 0 < len(graph.operators) <= MAX_OPERATORS:
@@ -59,12 +66,12 @@ class _FileFlow:
         self.contents, self.graph, self.hierarchy = contents, graph, hierarchy
         self.records = {each.name: each for each in contents.tensors}
         self.names, self.shapes, self.dtypes, self.sources = (
-            DistinctKeys(),
-            DistinctKeys(),
-            DistinctKeys(),
-            DistinctKeys(),
+            DistinctKeys[str](),
+            DistinctKeys[tuple[int | str, ...]](),
+            DistinctKeys[str](),
+            DistinctKeys[str](),
         )
-        self.attributes = DistinctKeys()
+        self.attributes = DistinctKeys[str]()
         self.owner: list[int] = []
         self.attribute: list[int] = []
         self.tensor_places: dict[str, int] = {}
@@ -132,7 +139,7 @@ class _FileFlow:
         return self._make(name, OUTSIDE) if place is None else place
 
     def _make(self, name: str, step: int) -> int:
-        about: Any = self.graph.values.get(name) or self.records.get(name) or ValueRecord()
+        about: ValueRecord | TensorRecord = self.graph.values.get(name) or self.records.get(name) or ValueRecord()
         place = self.present[name] = len(self.made_by)
         self.made_by.append(step)
         shape = ("?",) if about.shape is None else about.shape
@@ -140,7 +147,7 @@ class _FileFlow:
         self.dtype.append(self.dtypes.index_of(text(about.dtype)))
         return place
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Payload:
         into, out_of = self._traffic()
         columns = list(zip(*self.steps, strict=True))
         names, calls, inputs, tensors, sources = map(list, columns)
@@ -209,7 +216,7 @@ def _note_crossing(
 # js/src/core/files/tree/payload.ts makes the same of a file that is opened without a kernel.
 
 
-def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> None:
+def add_file(payload: Payload, file: ModelFile, hierarchy: Hierarchy) -> None:
     """Add metadata, tensors and graph of a file to the payload of its hierarchy."""
     flow = file_flow(file.contents, hierarchy)
     payload["flow"], payload["traced"] = flow, flow is not None
@@ -218,7 +225,7 @@ def add_file(payload: dict[str, Any], file: ModelFile, hierarchy: Hierarchy) -> 
     payload["file"] = _about(file, hierarchy, flow is not None)
 
 
-def _qualified(payload: dict[str, Any], hierarchy: Hierarchy) -> list[str]:
+def _qualified(payload: Payload, hierarchy: Hierarchy) -> list[str]:
     """Class names as the file has them, without the module of generated classes."""
     names, qualified = payload["classes"]["name"], list(payload["classes"]["qualified"])
     nodes, entities = payload["nodes"]["entity"], payload["entities"]["class"]
@@ -229,10 +236,10 @@ def _qualified(payload: dict[str, Any], hierarchy: Hierarchy) -> list[str]:
     return qualified
 
 
-def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, Any]:
+def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> Payload:
     contents = file.contents
     places = owned_tensors(contents, hierarchy)
-    dtypes = DistinctKeys()
+    dtypes = DistinctKeys[str]()
     dtype = [dtypes.index_of(text(each.dtype)) for _, each in places]
     count = 0 if contents.graph is None else len(contents.graph.operators)
     large = f"Its graph is not drawn: it has {count} operators, and at most {MAX_OPERATORS} are drawn."
@@ -253,12 +260,12 @@ def _about(file: ModelFile, hierarchy: Hierarchy, is_drawn: bool) -> dict[str, A
     }
 
 
-def _operator(operator: OperatorRecord) -> list[Any]:
+def _operator(operator: OperatorRecord) -> list[object]:
     """Name and settings of an operator."""
     return [text(operator.name), [[text(key), _plain(value)] for key, value in operator.attributes.items()]]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: PlainValue) -> PlainValue:
     return text(value) if isinstance(value, str) else number(value)
 
 
@@ -276,7 +283,7 @@ def histogram_line(path: str, name: str) -> str:
     return json.dumps(tensor_histogram(path, name), allow_nan=False)
 
 
-def tensor_histogram(path: str, name: str) -> dict[str, Any]:
+def tensor_histogram(path: str, name: str) -> Payload:
     """Returns counts between edges, and minimum, maximum and mean of the finite numbers of one tensor.
 
     `zeros` and `nan` (with the infinities) are counts; of a large tensor `sampled` of its `elements` are looked at, in

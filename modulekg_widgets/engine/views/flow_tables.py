@@ -185,7 +185,7 @@ class FlowTables:
     def __init__(self, graph: Dataflow, tree: CallTree) -> None:
         self.graph = graph
         self.tree = tree
-        self.names = DistinctKeys()
+        self.names = DistinctKeys[str]()
         self.flops = [operator.flops() for operator in graph.operators]
         self.steps: list[FlowStep] = []
         self.nodes: list[DataNode] = []  # of each value

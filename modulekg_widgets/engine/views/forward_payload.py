@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 from modulekg_widgets.engine.playback.feature_maps import FeatureMaps
 from modulekg_widgets.engine.playback.player import Playback, make_previews
 from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, TopOutputs
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
-from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES
+from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES, Columns, Payload
 
 _DIGITS = 5  # of figures that are only looked at
+Layouts: TypeAlias = tuple[tuple[str, tuple[int, ...], str], ...]  # name, sizes and dtype of each
 
 
-def forward_payload(played: Playback, run: int) -> dict[str, Any]:
+def forward_payload(played: Playback, run: int) -> Payload:
     """Returns the steps as parallel columns; repeated modules and shapes are listed once."""
-    modules, shapes = DistinctKeys(), DistinctKeys()
-    columns: dict[str, list[Any]] = {
+    modules, shapes = DistinctKeys[tuple[str, str]](), DistinctKeys[Layouts]()
+    columns: Columns = {
         "module": [], "depth": [], "inputs": [], "outputs": [], "sources": [], "value": [], "batch_dim": [],
         "statistics": [], "top": [],
     }  # fmt: skip
@@ -46,7 +47,7 @@ def forward_payload(played: Playback, run: int) -> dict[str, Any]:
     )
 
 
-def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
+def pictures_payload(played: Playback, run: int, index: int) -> Payload:
     """Returns the pictures that are sent with the steps, and their pixels in one buffer.
 
     Each has its `steps`, and whether it is `whole`, so that there is nothing to ask for. Step `index` is shown first.
@@ -60,7 +61,7 @@ def pictures_payload(played: Playback, run: int, index: int) -> dict[str, Any]:
     return FORWARD_PICTURES.payload({"run": run, "sample": played.sample, "each": each, "pixels": pixels})
 
 
-def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> tuple[dict[str, Any], list[bytes]]:
+def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> tuple[Payload, list[bytes]]:
     """Returns one page of feature maps: its description, and the pixels in one buffer."""
     content = {
         "form": maps.form,
@@ -77,7 +78,7 @@ def maps_message(maps: FeatureMaps, largest: TopOutputs | None, sample: int) -> 
     return content, [maps.pixels]
 
 
-def top_entries(top: TopOutputs | None) -> list[Any] | None:
+def top_entries(top: TopOutputs | None) -> list[object] | None:
     """Returns the kind, and (index, value, share) of each of the largest outputs."""
     if top is None:
         return None
@@ -87,16 +88,16 @@ def top_entries(top: TopOutputs | None) -> list[Any] | None:
     return [top.kind, rows]
 
 
-def _statistics(found: Statistics | None) -> list[Any] | None:
+def _statistics(found: Statistics | None) -> list[object] | None:
     if found is None:
         return None
     figures = (found.minimum, found.maximum, found.mean, found.std, found.zeros)
     return [*map(_figure, figures), found.non_finite, number(found.count)]
 
 
-def _figure(value: float) -> Any:
+def _figure(value: float) -> float | int | str | None:
     return number(float(f"{value:.{_DIGITS}g}") + 0.0)  # without the sign of a zero
 
 
-def _shape(layouts: Sequence[TensorLayout]) -> tuple[Any, ...]:
+def _shape(layouts: Sequence[TensorLayout]) -> Layouts:
     return tuple((text(layout.name), layout.sizes, layout.dtype) for layout in layouts)

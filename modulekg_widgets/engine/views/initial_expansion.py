@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 from modulekg_widgets.engine.views.flow_tables import PASS_THROUGH
+from modulekg_widgets.engine.views.schema import Fold, Payload
 
 MAX_INITIAL_NODES = 25  # nodes
 MAX_DEPTH = 4  # levels; a chain of single children says little when it is opened to its end
 
 
-def initial_expansion(payload: dict[str, Any]) -> list[int]:
+def initial_expansion(payload: Payload) -> list[int]:
     """Returns the containers to expand, level by level, while at most 25 nodes are visible."""
     rows = visible_children(payload)
     opened: list[int] = []
@@ -34,19 +34,19 @@ def initial_expansion(payload: dict[str, Any]) -> list[int]:
     return opened
 
 
-def visible_children(payload: dict[str, Any]) -> dict[int, list[int]]:
+def visible_children(payload: Payload) -> dict[int, list[int]]:
     """Returns the visible children of each container: of a folded run the first member alone."""
     hidden = {member for _, *others in folded_members(payload) for member in others}
     return {parent: [c for c in inside if c not in hidden] for parent, inside in _children(payload).items()}
 
 
-def fold_representatives(payload: dict[str, Any], nodes: Iterable[int]) -> set[int]:
+def fold_representatives(payload: Payload, nodes: Iterable[int]) -> set[int]:
     """Returns `nodes` with members of a folded run replaced by its first member."""
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
     return {stands_for.get(node, node) for node in nodes}
 
 
-def data_edges(payload: dict[str, Any], visible_nodes: Container[int]) -> list[tuple[int, int, str]]:
+def data_edges(payload: Payload, visible_nodes: Container[int]) -> list[tuple[int, int, str]]:
     """Returns the distinct data edges between visible nodes; -1 is the input or output of the model."""
     parents = payload["nodes"]["parent"]
     stands_for = {member: members[0] for members in folded_members(payload) for member in members}
@@ -73,7 +73,7 @@ def _is_around(parents: list[int], one: int, other: int) -> bool:
     return low == high >= 0
 
 
-def output_shapes(payload: dict[str, Any]) -> dict[int, str]:
+def output_shapes(payload: Payload) -> dict[int, str]:
     """Returns the first output shape of each called module, as `1×64×56×56`."""
     flow = payload["flow"]
     found: dict[int, str] = {}
@@ -84,7 +84,7 @@ def output_shapes(payload: dict[str, Any]) -> dict[int, str]:
     return found
 
 
-def _children(payload: dict[str, Any]) -> dict[int, list[int]]:
+def _children(payload: Payload) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(payload["nodes"]["parent"]):
         if parent >= 0:
@@ -92,7 +92,7 @@ def _children(payload: dict[str, Any]) -> dict[int, list[int]]:
     return children
 
 
-def folded_members(payload: dict[str, Any]) -> Iterator[list[int]]:
+def folded_members(payload: Payload) -> Iterator[list[int]]:
     """Yields the members of each folded run."""
     children = _children(payload)
     place = {node: position for inside in children.values() for position, node in enumerate(inside)}
@@ -113,7 +113,7 @@ MAX_LINKED = 32  # the same, where some of them give to others: how they do is w
 NO_NAMES: frozenset[str] = frozenset()
 
 
-def flow_folds(payload: dict[str, Any]) -> list[Any]:
+def flow_folds(payload: Payload) -> list[Fold]:
     """Returns the folds whose members feed each other in a chain, or that are very many."""
     runs = list(folded_members(payload))
     callers = _callers(payload, {node: run[0] for run in runs for node in run})
@@ -155,7 +155,7 @@ class _Caller:
         return len(kinds) == 1 and (len(called) > 2 or not is_between)
 
 
-def _callers(payload: dict[str, Any], first: dict[int, int]) -> dict[int, _Caller]:
+def _callers(payload: Payload, first: dict[int, int]) -> dict[int, _Caller]:
     """Returns the caller of each of these modules, by its first call."""
     nodes, parents = payload["flow"]["calls"]["node"], payload["flow"]["calls"]["parent"]
     found: dict[int, _Caller] = {}
@@ -174,7 +174,7 @@ def _callers(payload: dict[str, Any], first: dict[int, int]) -> dict[int, _Calle
     return found
 
 
-def _follow_values(flow: dict[str, Any], by_call: dict[int, _Caller], above: list[list[tuple[int, int]]]) -> None:
+def _follow_values(flow: Payload, by_call: dict[int, _Caller], above: list[list[tuple[int, int]]]) -> None:
     """Follow the values from one member to the next."""
     # (call that is looked at, value): the members that it comes from, and what the call's own code did with it since
     carried: dict[tuple[int, int], dict[int, frozenset[str]]] = {}
@@ -208,7 +208,7 @@ def _union(all_sources: Iterable[dict[int, frozenset[str]]]) -> dict[int, frozen
 
 
 def _computed_name(
-    flow: dict[str, Any], step: int, views: frozenset[int], inputs: list[int], outputs: list[int]
+    flow: Payload, step: int, views: frozenset[int], inputs: list[int], outputs: list[int]
 ) -> frozenset[str]:
     """The name of a step that changes values, their order or shape; empty for copies and plain views."""
     name = flow["steps"]["name"][step]

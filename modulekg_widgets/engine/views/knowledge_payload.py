@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modulekg_widgets.engine.errors import MissingPackageError
 from modulekg_widgets.engine.identity.levels import LEVELS
@@ -15,13 +15,13 @@ from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
 from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
 from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies
-from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 from modulekg_widgets.engine.knowledge.facts.results import RESULTS, normalized_result, results_of
 from modulekg_widgets.engine.knowledge.facts.units import is_cost, safe_repr
 from modulekg_widgets.engine.knowledge.prediction.data.observations import DEVICE, IMAGE_SIZE
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
-from modulekg_widgets.engine.views.schema import KNOWLEDGE
+from modulekg_widgets.engine.views.schema import KNOWLEDGE, Columns, Parts, Payload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 
 
 _MAX_TEXT = 120  # characters of what is said of a training
+ColumnKey: TypeAlias = tuple[str, str | None, str | None, str | None]  # target, unit, data set and device
 
 
-def result_columns(contents: Contents) -> list[dict[str, Any]]:
+def result_columns(contents: Contents) -> list[Payload]:
     """Returns one entry per target, unit, data set and device, those with most models first.
 
     Fractions are percents there, and latencies ms. The values of one are parallel lists: place of the model, value,
     image size or None, and place of the job.
     """
     places = {name: place for place, name in enumerate(contents.models)}
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[ColumnKey, Payload] = {}
     for job_place, job in enumerate(contents.jobs.values()):
         if job.model not in places:
             continue
@@ -64,7 +65,7 @@ def training_text(job: JobNode) -> str:
     return text(line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…")
 
 
-def _property_text(name: str, value: Any) -> str:
+def _property_text(name: str, value: object) -> str:
     if name == "tag" and isinstance(value, str):
         return value
     if isinstance(value, str):
@@ -72,7 +73,7 @@ def _property_text(name: str, value: Any) -> str:
     return f"{name} {safe_repr(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
-def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> dict[str, Any]:
+def _column(target: str, unit: str | None, dataset: str | None, device: str | None) -> Payload:
     named: Mapping[str, str | None] = {"unit": unit, "dataset": dataset, "device": device}
     return {
         "target": text(target),
@@ -207,6 +208,7 @@ def _rank_fit(ranks: RankFrequency) -> RankFit:
 
 _DIGITS = 5  # of figures that are only looked at
 _ABSENT = -1  # in columns of positions: there is none
+TypedValue: TypeAlias = tuple[type, str | int | float | None]  # 1, 1.0 and True are not the same
 
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
@@ -215,7 +217,7 @@ _NO_FINDINGS = Findings({}, [], 0.0, {}, [], {}, RankFit(""))
 
 def knowledge_payload(
     contents: Contents, families: Superfamilies, findings: Findings | None, analysis: str = DONE
-) -> dict[str, Any]:
+) -> Payload:
     """Returns all nodes as parallel columns, which refer to each other by index.
 
     Without `findings` it has the models, their families and their results alone: of thousands of models that is what
@@ -251,7 +253,7 @@ def knowledge_payload(
     )
 
 
-def selectable(payload: Mapping[str, Any]) -> set[str]:
+def selectable(payload: Parts) -> set[str]:
     """Returns the keys that `selected` accepts."""
     return {
         *payload["entities"]["digest"],
@@ -266,10 +268,10 @@ def selectable(payload: Mapping[str, Any]) -> set[str]:
 # ------------------------------------------------------------------ structures
 
 
-def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) -> dict[str, Any]:
-    classes, values = DistinctKeys(), DistinctKeys()
-    fields: list[DistinctKeys] = []  # of each class: attribute -> column
-    columns: dict[str, list[Any]] = {
+def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) -> Payload:
+    classes, values = DistinctKeys[tuple[str, str]](), DistinctKeys[TypedValue]()
+    fields: list[DistinctKeys[str]] = []  # of each class: attribute -> column
+    columns: Columns = {
         name: [] for name in ("class", "name", "digest", "params", "bytes", "hyper", "children", "community")
     }
     for key, node in contents.modules.items():
@@ -299,14 +301,14 @@ def _entities(contents: Contents, place: Mapping[str, int], findings: Findings) 
     }
 
 
-def _hyper(node: StructureNode, fields: DistinctKeys, values: DistinctKeys) -> list[int]:
+def _hyper(node: StructureNode, fields: DistinctKeys[str], values: DistinctKeys[TypedValue]) -> list[int]:
     """The index of the value of each class field in the table of values."""
     row: list[int] = [_ABSENT] * len(fields)
     for name, value in node.hyperparameters.items():
         column = fields.index_of(name)
         row.extend([_ABSENT] * (column + 1 - len(row)))
         plain = _plain(value)
-        row[column] = values.index_of((type(plain), plain))  # 1, 1.0 and True are not the same
+        row[column] = values.index_of((type(plain), plain))
     return row
 
 
@@ -319,19 +321,17 @@ def _children(node: StructureNode, place: Mapping[str, int]) -> list[int]:
     return [figure for pair in counts.items() for figure in pair]
 
 
-def _plain(value: Any) -> str | int | float | bool:
-    return "None" if value is None else text(value) if isinstance(value, str) else number(value)  # type: ignore[return-value]
+def _plain(value: str | float | int | None) -> str | int | float | None:
+    return "None" if value is None else text(value) if isinstance(value, str) else number(value)
 
 
 # ------------------------------------------------------------------ models
 
 
-def _models(
-    contents: Contents, place: Mapping[str, int], findings: Findings, families: Superfamilies
-) -> dict[str, list[Any]]:
+def _models(contents: Contents, place: Mapping[str, int], findings: Findings, families: Superfamilies) -> Columns:
     family_of = {name: index for index, names in enumerate(families.families.values()) for name in names}
     model_of = {name: index for index, name in enumerate(contents.models)}
-    columns: dict[str, list[Any]] = {name: [] for name in _MODEL_COLUMNS}
+    columns: Columns = {name: [] for name in _MODEL_COLUMNS}
     for model in contents.models.values():
         columns["name"].append(text(model.name))
         columns["root"].append(place.get(model.root, _ABSENT))
@@ -360,14 +360,14 @@ _MODEL_COLUMNS = (
 )  # fmt: skip
 
 
-def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
-    names = DistinctKeys()
+def _types(level: TypeLevel, place: Mapping[str, int]) -> Payload:
+    names = DistinctKeys[str]()
     of, differs = [_ABSENT] * len(place), [""] * len(place)
     for key, name in level.type_of.items():
         if key in place:
             of[place[key]] = names.index_of(text(name))
             differs[place[key]] = text(level.differs.get(key, ""))
-    texts = DistinctKeys()
+    texts = DistinctKeys[str]()
     return {
         "level": level.level,
         "name": names.keys,
@@ -380,7 +380,7 @@ def _types(level: TypeLevel, place: Mapping[str, int]) -> dict[str, Any]:
 # ------------------------------------------------------------------ statistics and jobs
 
 
-def _fit(fit: RankFit) -> dict[str, Any]:
+def _fit(fit: RankFit) -> Payload:
     return {
         "alpha": _rounded(fit.alpha),
         "xmin": _rounded(fit.xmin),
@@ -392,9 +392,9 @@ def _fit(fit: RankFit) -> dict[str, Any]:
     }
 
 
-def _jobs(contents: Contents) -> dict[str, list[Any]]:
+def _jobs(contents: Contents) -> Columns:
     jobs: Iterable[JobNode] = contents.jobs.values()
-    columns: dict[str, list[Any]] = {
+    columns: Columns = {
         name: []
         for name in (
             "name", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "metrics", "training",
@@ -411,7 +411,7 @@ def _jobs(contents: Contents) -> dict[str, list[Any]]:
     return columns
 
 
-def _named(nodes: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _named(nodes: Mapping[str, DataSetNode] | Mapping[str, UserNode]) -> Columns:
     """Names, and properties as pairs of name and text."""
     return {
         "name": [text(name) for name in nodes],

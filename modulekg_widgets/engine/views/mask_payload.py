@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.axes.inference.names import short_name
 from modulekg_widgets.engine.residuals.blocks import block_flops, block_parameters
 from modulekg_widgets.engine.views.payload import number, text
-from modulekg_widgets.engine.views.schema import MASKS
+from modulekg_widgets.engine.views.schema import MASKS, Payload
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.axes.axis import Axis
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.session import PruningSession
 
 
-def mask_payload(pruning: PruningSession) -> dict[str, Any]:
+def mask_payload(pruning: PruningSession) -> Payload:
     """Returns the payload that js/src/core/masks/draft/payload.ts reads."""
     draft = pruning.draft
     modules = {path: place for place, path in enumerate(draft.graph.modules)}
@@ -38,7 +38,7 @@ def mask_payload(pruning: PruningSession) -> dict[str, Any]:
     )
 
 
-def _axes(draft: Draft) -> dict[str, Any]:
+def _axes(draft: Draft) -> Payload:
     axes, by_ratio = draft.axes, draft.ratio_axes
     weights = draft.weights
     reasons: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _axes(draft: Draft) -> dict[str, Any]:
     }
 
 
-def _blocks(pruning: PruningSession) -> dict[str, Any]:
+def _blocks(pruning: PruningSession) -> Payload:
     """The removable blocks, and the innermost block of each axis and each term of the formulas."""
     draft, scores = pruning.draft, pruning.block_scores()
     graph, blocks, sizes = draft.graph, draft.blocks.blocks, draft.size_model
@@ -75,19 +75,19 @@ def _blocks(pruning: PruningSession) -> dict[str, Any]:
     }
 
 
-def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[Any]:
+def _tensor(tensor: TensorSize, modules: Mapping[str, int]) -> list[object]:
     module = modules.get(tensor.name.rpartition(".")[0], 0)
     size = tensor.mean
     return [module, int(tensor.is_parameter), tensor.itemsize, number(size.factor), list(size.dims)]
 
 
-def draft_payload(draft: Draft) -> dict[str, Any]:
+def draft_payload(draft: Draft) -> Payload:
     """Returns the draft: `bits` is the concatenation of the bytes of `axes`; blocks are the last axis."""
     revision, drawn = draft.snapshot()
     return {"revision": revision, "axes": list(drawn), "bits": b"".join(drawn.values())}
 
 
-def offers_payload(pruning: PruningSession) -> dict[str, Any]:
+def offers_payload(pruning: PruningSession) -> Payload:
     """Returns the features that the user's data enable."""
     data = pruning.data
     return {
@@ -98,7 +98,7 @@ def offers_payload(pruning: PruningSession) -> dict[str, Any]:
     }
 
 
-def trial_payload(pruning: PruningSession) -> dict[str, Any]:
+def trial_payload(pruning: PruningSession) -> Payload:
     """Returns the results of the user's evaluation function, and the recalibration state of the last cut."""
     return {
         "recalibrated": pruning.is_recalibrated,
@@ -113,7 +113,7 @@ def trial_payload(pruning: PruningSession) -> dict[str, Any]:
     }
 
 
-def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> dict[str, Any]:
+def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> Payload:
     """Returns the result of a dry run."""
     before, after = report.sizes
     number_of = {axis.name: axis.number for axis in axes}
@@ -136,6 +136,6 @@ def report_payload(revision: int, report: DraftReport, axes: Iterable[Axis]) -> 
     }
 
 
-def failed_report(revision: int, error: Exception) -> dict[str, Any]:
+def failed_report(revision: int, error: Exception) -> Payload:
     """Returns the report for a draft without a valid plan."""
     return {"revision": revision, "error": text(str(error))}

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.monitoring.readings import SCALAR, Form, Row, Slot
 from modulekg_widgets.engine.monitoring.run import Alert, Run
 from modulekg_widgets.engine.views.payload import text
+from modulekg_widgets.engine.views.schema import Payload
 
 MAX_SERIES = 4000  # of a panel; what comes after them is left out
 MAX_POINTS = 2000  # of a series: in the browser, and in one message
@@ -25,6 +26,9 @@ MIN_POINTS = 4
 NUMBER, VECTOR, HISTOGRAM = "number", "vector", "histogram"
 HISTOGRAM_HEAD = ("low", "high", "total", "sampled")
 HISTOGRAM_KEYS = {*HISTOGRAM_HEAD, "counts"}
+
+T = TypeVar("T")
+SeriesKey: TypeAlias = tuple[int, str, str, int, str, bool]  # run, module, metric, call, phase, "is a histogram"
 
 
 class Series(NamedTuple):
@@ -47,7 +51,7 @@ def phase_with_values(phase: str, series: Iterable[Series], metric: str) -> str:
 class Update(NamedTuple):
     """A message: its JSON content and its binary buffers."""
 
-    content: dict[str, Any]
+    content: Payload
     buffers: list[bytes]
 
 
@@ -84,8 +88,8 @@ class SeriesCatalog:
     def __init__(self) -> None:
         self.series: list[Series] = []
         self.latest: list[float] = []  # of each series; NaN for a histogram
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self._left_out: set[tuple[Any, ...]] = set()
+        self._numbers: dict[SeriesKey, int] = {}
+        self._left_out: set[SeriesKey] = set()
 
     @property
     def omitted(self) -> int:
@@ -106,7 +110,7 @@ class SeriesCatalog:
         self.latest.append(math.nan)
         return self._numbers[key]
 
-    def entries(self, start: int) -> list[list[Any]]:
+    def entries(self, start: int) -> list[list[int | str]]:
         """Returns the series from number `start`, as they are sent."""
         return [[s.run, text(s.module), text(s.metric), s.call, s.phase, s.form] for s in self.series[start:]]
 
@@ -243,7 +247,7 @@ def _table(numbers: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(numbers).reshape(len(numbers), -1)
 
 
-def evenly_spaced(items: Sequence[Any], limit: int) -> list[Any]:
+def evenly_spaced(items: Sequence[T], limit: int) -> list[T]:
     """Returns at most `limit` items at even distances, with the last one."""
     if len(items) <= limit:
         return list(items)
@@ -390,7 +394,7 @@ class UpdateReader:
     def next(self, seconds: float = math.inf, due: float = math.inf) -> Update | None:
         """Returns an update with at most `due` steps, read for at most `seconds`; None if there is nothing new."""
         batch, share = self.read(seconds, due)
-        content: dict[str, Any] = {}
+        content: Payload = {}
         buffers: list[bytes] = []
         self._add_points(batch, share, content, buffers)
         self._add_texts(content)
@@ -418,7 +422,7 @@ class UpdateReader:
         found = [(s, v) for s, v in fitting if s.phase == phase]
         return {s.module: value for s, value in found if s.run == found[0][0].run}
 
-    def _add_points(self, batch: RowBatch, share: float, content: dict[str, Any], buffers: list[bytes]) -> None:
+    def _add_points(self, batch: RowBatch, share: float, content: Payload, buffers: list[bytes]) -> None:
         points = batch.points()
         self._note_latest(points)
         most = min(math.ceil(MAX_POINTS * share), MAX_MESSAGE_POINTS // max(1, len(points.series)))
@@ -436,7 +440,7 @@ class UpdateReader:
         for series, value in zip(points.series.tolist(), ends, strict=True):
             self.catalog.latest[series] = value
 
-    def _add_texts(self, content: dict[str, Any]) -> None:
+    def _add_texts(self, content: Payload) -> None:
         entries = self.catalog.entries(self._series)
         if entries:
             content["catalog"] = {"from": self._series, "entries": entries}

@@ -8,9 +8,13 @@ import sys
 import weakref
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.views.schema import Payload
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SCHEMA_VERSION = 1
 MAX_OBJECTS = 200
@@ -36,13 +40,13 @@ class ObjectList:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self._counted: dict[str, tuple[weakref.ref[Any], int | None]] = {}  # of the slow ones, by name
+        self._counted: dict[str, tuple[weakref.ref[object], int | None]] = {}  # of the slow ones, by name
 
     def forget(self) -> None:
         """Clear the cached counts."""
         self._counted.clear()
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Payload:
         """Returns the entries in namespace order, and the count of omitted ones."""
         classes = _loaded_classes()
         found = list(self._found(classes)) if classes else []
@@ -52,14 +56,14 @@ class ObjectList:
             "left_out": max(0, len(found) - MAX_OBJECTS),
         }
 
-    def _found(self, classes: dict[str, type]) -> Iterator[tuple[str, str, Any]]:
+    def _found(self, classes: dict[str, type]) -> Iterator[tuple[str, str, object]]:
         hidden = self.shell.user_ns_hidden
         for name, value in list(self.shell.user_ns.items()):
             kind = _kind(value, classes)
             if kind is not None and _is_plain(name) and name not in hidden:
                 yield name, kind, value
 
-    def _entry(self, name: str, kind: str, value: Any) -> dict[str, Any]:
+    def _entry(self, name: str, kind: str, value: object) -> Payload:
         return {
             "name": name,
             "kind": kind,
@@ -80,7 +84,7 @@ class ObjectList:
             logger.debug("the size of %s is not known", printable(name), exc_info=True)
             return None
 
-    def _parameters(self, name: str, model: Any) -> int | None:
+    def _parameters(self, name: str, model: nn.Module) -> int | None:
         from modulekg_widgets.engine.identity.hierarchy import hierarchy
 
         kept = self._counted.get(name)
@@ -102,13 +106,13 @@ def _loaded_classes() -> dict[str, type]:
     return {kind: cls for kind, cls in found.items() if isinstance(cls, type)}
 
 
-def _kind(value: Any, classes: dict[str, type]) -> str | None:
+def _kind(value: object, classes: dict[str, type]) -> str | None:
     """The kind of an object by its type alone, as attribute access could run its code."""
     cls = type(value)
     return next((kind for kind, known in classes.items() if issubclass(cls, known)), None)
 
 
-def _is_plain(name: Any) -> bool:
+def _is_plain(name: object) -> bool:
     """True if the name is a valid Python identifier of moderate length."""
     if type(name) is not str or len(name) > MAX_NAME or name.startswith("_"):
         return False

@@ -13,9 +13,9 @@ fingerprint share an "entity" with class, hyperparameters and tensors, so that r
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Generic, TypeVar
 
 from modulekg_widgets.engine.identity.classes import class_names, source_location
 from modulekg_widgets.engine.identity.diff import HierarchyDiff
@@ -30,7 +30,7 @@ from modulekg_widgets.engine.identity.folding import (
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.tensors import DirectTensor, direct_tensors, is_uninitialised, shape_of
 from modulekg_widgets.engine.identity.walk import class_name, nominal_class
-from modulekg_widgets.engine.views.schema import MODEL
+from modulekg_widgets.engine.views.schema import MODEL, Columns, Payload
 
 _MAX_EXACT_INTEGER = 2**53  # beyond it a JavaScript number loses digits
 
@@ -41,6 +41,8 @@ COLUMN_INFO = {
     "own_params": {"label": "own parameters", "aggregate": "own"},
     "bytes": {"label": "bytes", "aggregate": "sum"},
 }
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def text(value: str) -> str:
@@ -61,20 +63,20 @@ def number(value: float | int | None) -> float | int | str | None:
     return value
 
 
-class DistinctKeys:
+class DistinctKeys(Generic[Key]):
     """Distinct keys, each with its index in order of first occurrence, so that repeated ones are sent once."""
 
     def __init__(self) -> None:
-        self._indices: dict[Any, int] = {}
+        self._indices: dict[Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._indices)
 
-    def index_of(self, key: Hashable) -> int:
+    def index_of(self, key: Key) -> int:
         return self._indices.setdefault(key, len(self._indices))
 
     @property
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[Key]:
         return list(self._indices)
 
 
@@ -83,7 +85,7 @@ def model_payload(
     difference: HierarchyDiff | None = None,
     status: Sequence[str] | None = None,
     tensors: str | None = None,
-) -> dict[str, Any]:
+) -> Payload:
     """The payload of one hierarchy; with a `difference` also of the model that it is compared with.
 
     `tensors` says in how many tensors the two differ, where these were compared. `status` has an entry per module; runs
@@ -120,22 +122,22 @@ def model_payload(
     )
 
 
-def class_of(payload: dict[str, Any], node: int) -> str:
+def class_of(payload: Payload, node: int) -> str:
     """Returns the class name of a node."""
     return payload["classes"]["name"][payload["entities"]["class"][payload["nodes"]["entity"][node]]]
 
 
-def label(payload: dict[str, Any], node: int, folds: dict[int, int]) -> str:
+def label(payload: Payload, node: int, folds: dict[int, int]) -> str:
     """Returns slot name, class and fold count of a node: `1  Bottleneck ×35`."""
     count = f" ×{folds[node]}" if node in folds else ""
     return f"{payload['nodes']['name'][node][:60]}  {class_of(payload, node)}{count}"
 
 
-def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
+def _structure(hierarchy: Hierarchy) -> Payload:
     walk = hierarchy.walk
-    entities, classes = DistinctKeys(), DistinctKeys()
+    entities, classes = DistinctKeys[bytes](), DistinctKeys[tuple[type, str]]()
     fields: list[dict[str, int]] = []  # of each class: attribute -> column
-    columns: dict[str, list[Any]] = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
+    columns: Columns = {"class": [], "name": [], "digest": [], "hyper": [], "tensors": []}
     entity_of = []
     for index, digest in enumerate(hierarchy.identities.digests):
         known = len(entities)
@@ -166,8 +168,8 @@ def _structure(hierarchy: Hierarchy) -> dict[str, Any]:
     }
 
 
-def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
-    row: list[Any] = [None] * len(columns)
+def _aligned(values: Mapping[str, str | float | int | None], columns: dict[str, int]) -> list[object]:
+    row: list[object] = [None] * len(columns)
     for name, value in values.items():
         position = columns.setdefault(name, len(columns))
         row.extend([None] * (position + 1 - len(row)))
@@ -176,7 +178,7 @@ def _aligned(values: dict[str, Any], columns: dict[str, int]) -> list[Any]:
     return row
 
 
-def _tensor(own: DirectTensor) -> list[Any]:
+def _tensor(own: DirectTensor) -> list[object]:
     shape = None if own.tensor is None or is_uninitialised(own.tensor) else list(shape_of(own.tensor))
     return [text(own.name), own.role, shape]
 
@@ -198,7 +200,7 @@ def _folds(hierarchy: Hierarchy, status: Sequence[str] | None) -> Iterator[Sibli
                     yield SiblingRun(run.kind, part, run.label)
 
 
-def _tied(hierarchy: Hierarchy) -> Iterable[list[Any]]:
+def _tied(hierarchy: Hierarchy) -> Iterable[list[object]]:
     for first, *others in hierarchy.tied:
         for other in others:
             yield [first.module, text(first.name), other.module, text(other.name)]
@@ -214,7 +216,7 @@ def _marks(hierarchy: Hierarchy) -> dict[str, list[str]]:
     return marks
 
 
-def _comparison(difference: HierarchyDiff, tensors: str | None) -> dict[str, Any]:
+def _comparison(difference: HierarchyDiff, tensors: str | None) -> Payload:
     pairs = [[p.left, p.right] for p in difference.pairs if p.left is not None and p.right is not None]
     return {
         "model": model_payload(difference.right, status=difference.right_status),

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from modulekg_widgets.engine.errors import ModuleKGError
 
-Parts = Mapping[str, Any]  # by name: the parts of a table, or nothing
+Parts: TypeAlias = Mapping[str, Any]  # by name: the parts of a table, or nothing
+Payload: TypeAlias = dict[str, Any]  # JSON that a page gets: the parts below; js/src has their types
+Columns: TypeAlias = dict[str, list[Any]]  # a table of it: parallel lists, an entry per row
+Fold: TypeAlias = list[Any]  # a run of alike siblings: first node, count, kind and label
 
 
 def _parts(*names: str, **tables: Parts) -> Parts:
@@ -28,7 +31,7 @@ class Schema:
     version: int
     parts: Parts
 
-    def payload(self, parts: Parts) -> dict[str, Any]:
+    def payload(self, parts: Parts) -> Payload:
         """Returns a payload of these parts; raises `ModuleKGError` if they do not match the schema."""
         payload = {"schema_version": self.version, "kind": self.kind, **parts}
         self.check(payload)

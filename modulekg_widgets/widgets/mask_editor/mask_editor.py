@@ -49,10 +49,11 @@ from modulekg_widgets.engine.views.mask_payload import (
 from modulekg_widgets.engine.views.payload import number, text
 from modulekg_widgets.engine.views.pictures.masks import draw_masks
 from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.engine.views.schema import Payload
 from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
 from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_plan
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
-from modulekg_widgets.widgets.shared.base import Payload, check_keywords, when_idle
+from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:

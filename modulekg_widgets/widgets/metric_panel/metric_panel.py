@@ -19,9 +19,9 @@ from modulekg_widgets.engine.views.metric_payload import HISTOGRAM, MAX_POINTS, 
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, draw_metrics
 from modulekg_widgets.engine.views.pictures.shapes import Picture
-from modulekg_widgets.engine.views.schema import METRICS
+from modulekg_widgets.engine.views.schema import METRICS, Payload
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import link_pair
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ipycytoscape import CytoscapeWidget
 from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.initial_expansion import data_edges, fold_representatives, visible_children
 from modulekg_widgets.engine.views.payload import label
-from modulekg_widgets.widgets.shared.base import Payload
+from modulekg_widgets.engine.views.schema import Payload
 
 MAX_NODES = 200
 

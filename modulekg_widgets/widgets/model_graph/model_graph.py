@@ -36,7 +36,8 @@ from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
 from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.pictures.svg import svg_text
-from modulekg_widgets.widgets.shared.base import Payload, WidgetValueError, check_keywords
+from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
 if TYPE_CHECKING:

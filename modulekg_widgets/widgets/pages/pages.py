@@ -19,7 +19,8 @@ from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, prin
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
 from modulekg_widgets.engine.views.pictures.svg import xml_text
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, Payload, WidgetValueError
+from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
 # --------------------
 # Saved messages and answers: what a page without a kernel uses in its place, registered by widget.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
 from traitlets import Bunch, TraitError, Unicode
@@ -29,10 +29,10 @@ from modulekg_widgets.engine.errors import (
 )
 from modulekg_widgets.engine.views.pictures.png import notebook_pictures
 from modulekg_widgets.engine.views.pictures.shapes import Picture
+from modulekg_widgets.engine.views.schema import Payload
 from modulekg_widgets.widgets.shared.output_pictures import add_box_pictures, output_pictures, record_captured
 
 FRONT_END = "modulekg-widgets"
-Payload: TypeAlias = dict[str, Any]  # JSON that a page gets; engine/views/schema.py and js/src have its parts
 
 
 class WidgetValueError(ModuleKGError, TraitError):

@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -28,6 +28,7 @@ from modulekg_widgets.engine.torch_runtime.private import (
     pop_function_mode,
     push_function_mode,
 )
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs
 
 Tensor = torch.Tensor
 FAST_PATH = (
@@ -94,7 +95,7 @@ def _from_multihead(
     bias_k: Tensor | None,
     bias_v: Tensor | None,
     add_zero_attn: bool,
-    *_: Any,
+    *_: object,
     key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
     attn_mask: Tensor | None = None,
@@ -103,7 +104,7 @@ def _from_multihead(
     k_proj_weight: Tensor | None = None,
     static_k: Tensor | None = None,
     is_causal: bool = False,
-    **__: Any,
+    **__: object,
 ) -> AttentionCall:
     """Returns the call of `multi_head_attention_forward`, with its projections computed again."""
     query, key = (_plain(x if x.dim() == 3 else x.unsqueeze(1)) for x in (query, key))
@@ -137,7 +138,7 @@ def _visible(mask: Tensor) -> Tensor:
     return ~_plain(mask) if mask.dtype is torch.bool else _plain(mask)
 
 
-CALL_READERS: dict[Any, Callable[..., AttentionCall]] = {
+CALL_READERS: dict[object, Callable[..., AttentionCall]] = {
     F.scaled_dot_product_attention: _from_sdpa,
     torch.ops.aten.scaled_dot_product_attention: _from_sdpa,
     torch.ops.aten.scaled_dot_product_attention.default: _from_sdpa,
@@ -156,13 +157,15 @@ class _AttentionMode(TorchFunctionMode):
         mark = next(marks, None)
         self.mark = None if mark is None else weakref.ref(mark)
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         result = func(*args, **(kwargs or {}))
         if not torch.compiler.is_compiling() and func in CALL_READERS and self.is_running():
             self.note(CALL_READERS[func], args, kwargs or {})
         return result
 
-    def note(self, reader: Callable[..., AttentionCall], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def note(self, reader: Callable[..., AttentionCall], args: Args, kwargs: Kwargs) -> None:
         try:
             with torch.no_grad():
                 self.calls.append(reader(*args, **kwargs))
@@ -177,7 +180,7 @@ class _AttentionMode(TorchFunctionMode):
         return mark is not None and any(other is mark for _, other in _module_calls())
 
 
-def _module_calls() -> Iterator[tuple[Any, Any]]:
+def _module_calls() -> Iterator[tuple[object, object]]:
     """Yields the module calls on this thread's stack, innermost first, each with an object that marks it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -225,7 +228,7 @@ class AttentionRecorder:
         self._is_multihead = type(module).forward is nn.MultiheadAttention.forward
         self._open: dict[int, list[_AttentionMode]] = {}  # of each thread; a recursive module has several
 
-    def enter(self, module: nn.Module, args: Sequence[Any]) -> None:
+    def enter(self, module: nn.Module, args: Args) -> None:
         """Begin to record, in the forward pre-hook."""
         if torch.compiler.is_compiling():
             return
@@ -237,9 +240,7 @@ class AttentionRecorder:
         if not listener.reason:
             push_function_mode(listener)
 
-    def leave(
-        self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], output: Any
-    ) -> AttentionLogits | None:
+    def leave(self, module: nn.Module, args: Args, kwargs: Kwargs, output: object) -> AttentionLogits | None:
         """Returns the attentions of the call; None if there was none or the call raised."""
         if torch.compiler.is_compiling():
             return None

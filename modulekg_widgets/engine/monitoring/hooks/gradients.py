@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import Node, get_gradient_edge
+from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.monitoring.hooks.observation import StepState, log_failure
 from modulekg_widgets.engine.monitoring.metric import ConfigError
@@ -33,12 +34,12 @@ MAX_NODES = 20_000  # of a module's own graph
 HOOK_KEY = -1  # among the hooks of a tensor; those of handles count from 0
 
 
-def hook_gradient(y: torch.Tensor, graph: Any, hook: Callable[[torch.Tensor | None], None]) -> None:
+def hook_gradient(y: torch.Tensor, graph: Node, hook: Callable[[torch.Tensor | None], None]) -> None:
     """Register a gradient hook without a handle, whose creation is most of the cost of `register_hook`."""
     if tensor_hooks_of(y) is not None or not CAN_ENTER_HOOKS:
         y.register_hook(hook)
     else:
-        hooks: Any = OrderedDict({HOOK_KEY: hook})
+        hooks = OrderedDict({HOOK_KEY: hook})
         set_tensor_hooks(y, hooks)
         hook_entry_of(graph)(y)
 
@@ -165,7 +166,7 @@ class GradientCollector:
 class GradientUnscaler:
     """Divides gradients by the scale of a `torch.amp.GradScaler`, without synchronising the device."""
 
-    def __init__(self, scaler: Any) -> None:
+    def __init__(self, scaler: torch.amp.GradScaler) -> None:
         if not hasattr(scaler, "get_scale"):
             raise ConfigError(f"scaler= takes a torch.amp.GradScaler: a {type(scaler).__name__} was passed")
         self._scaler = scaler
@@ -183,9 +184,9 @@ class GradientUnscaler:
 class InputEdge(NamedTuple):
     """Gradient edge of an input: node and output number, and the nodes where other inputs begin."""
 
-    node: Any
+    node: Node
     number: int
-    others: frozenset[Any]
+    others: frozenset[Node]
 
 
 def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
@@ -199,7 +200,9 @@ def input_edge(x: torch.Tensor, inputs: Iterable[object]) -> InputEdge | None:
     return InputEdge(edge.node, edge.output_nr, frozenset(others - {edge.node}))
 
 
-def hook_input_gradient(y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]) -> list[Any]:
+def hook_input_gradient(
+    y: torch.Tensor, edge: InputEdge, seen: Callable[[torch.Tensor], None]
+) -> list[RemovableHandle]:
     """Call `seen` in each backward with the sum of the gradients from `y` into `edge`.
 
     Gives the handles of hooks that would stay, because they are on tensors that belong to no graph.
@@ -236,7 +239,7 @@ class _BackwardPass:
             self.seen(parts[0] if len(parts) == 1 else torch.stack([part.detach() for part in parts]).sum(0))
 
 
-def _edge_nodes(start: Any, edge: InputEdge) -> list[tuple[Any, list[int]]]:
+def _edge_nodes(start: Any, edge: InputEdge) -> list[tuple[Node, list[int]]]:
     """Returns the nodes between `start` and the edge whose gradients flow into it, with the positions of these."""
     found = []
     seen = {start, *edge.others}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.monitoring.hooks.attention_recorder import AttentionRecorder, remove_interrupted
 from modulekg_widgets.engine.monitoring.hooks.gradients import GradientCollector, hook_input_gradient, input_edge
@@ -94,7 +94,7 @@ class JointMetrics:
         waiting.edge = observation.edge
         return waiting
 
-    def follow(self, waiting: Observation, y: torch.Tensor) -> list[Any]:
+    def follow(self, waiting: Observation, y: torch.Tensor) -> list[RemovableHandle]:
         """Hook the gradient at the input; returns the hook handles that must be removed by hand."""
         edge, waiting.edge = waiting.edge, None
         if not self._wants_own_gradient or edge is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.identity.tensors import direct_tensors
 from modulekg_widgets.engine.identity.walk import walk
@@ -28,7 +28,7 @@ class WeightGradients:
     def __init__(self, metrics: Sequence[ModuleMetric]) -> None:
         self._active = ActiveMetrics([metric for metric in metrics if "WeightGrad" in metric.needs])
         self._had: set[int] = set()  # parameters, by identity
-        self._handle: Any = None
+        self._handle: RemovableHandle | None = None
 
     def prepare(self, step: int) -> None:
         """Hook optimizer steps if gradients of weights are read at `step`."""

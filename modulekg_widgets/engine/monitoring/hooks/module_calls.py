@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any
 
 import torch
 from torch import nn
@@ -35,7 +34,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     log_failure,
 )
 from modulekg_widgets.engine.monitoring.readings import EVAL, TRAIN
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES, keeps_graph, next_node_number
 from modulekg_widgets.engine.torch_runtime.pytree import Args, Kwargs
 
@@ -53,7 +52,7 @@ class ModuleCalls:
 
     __slots__ = ("_module", "after", "again", "before", "joint", "metrics", "reset")
 
-    def __init__(self, metrics: Sequence[ModuleMetric], now: StepState, root_state: dict[str, Any]) -> None:
+    def __init__(self, metrics: Sequence[ModuleMetric], now: StepState, root_state: Attributes) -> None:
         module = metrics[0].module
         overwrites = bool(module_state(module).get("inplace"))
         several = [metric for metric in metrics if not metric.sees_one]

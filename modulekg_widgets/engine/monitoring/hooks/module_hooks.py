@@ -25,6 +25,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import Observation, St
 from modulekg_widgets.engine.torch_runtime.hooks import global_call_hooks
 from modulekg_widgets.engine.torch_runtime.modules import module_state, registry, unwrapped
 from modulekg_widgets.engine.torch_runtime.private import MODULES, backward_pass, is_compiler_loaded
+from modulekg_widgets.engine.torch_runtime.pytree import Args
 
 # --------------------
 # Tracking of module paths: a module that is replaced during training is measured under the same path.
@@ -90,7 +91,7 @@ class _EagerMode:
         self._lock = threading.RLock()
         self._count = 0
         self._stance: Any = None
-        self._filter: Any = None
+        self._filter: object = None
 
     def begin(self) -> None:
         with self._lock:
@@ -258,7 +259,7 @@ def _hooks(
             except Exception:  # noqa: BLE001
                 log_failure()
 
-    def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+    def before(module: nn.Module, args: Args) -> None:
         if module is root:
             follow()
         calls = hooked.get(id(module))
@@ -270,7 +271,7 @@ def _hooks(
         except Exception:  # noqa: BLE001
             log_failure()
 
-    def after(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+    def after(module: nn.Module, args: Args, *rest: Any) -> None:
         calls = hooked.get(id(module))
         if calls is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from modulekg_widgets.engine.monitoring.hooks.observation import (
     weight_of,
 )
 from modulekg_widgets.engine.monitoring.hooks.value_writer import Put, ValueWriter, packable
-from modulekg_widgets.engine.monitoring.metric import NoDataError, NoValueError
-from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Slot
+from modulekg_widgets.engine.monitoring.metric import MetricInstance, NoDataError, NoValueError
+from modulekg_widgets.engine.monitoring.readings import SCALAR, TRAIN, Form, Parts, Slot
 from modulekg_widgets.engine.torch_runtime.private import is_any_autocast_enabled, set_grad_enabled
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class ModuleMetric:
         self.is_stopped = False
         self._writer = writer
         self._module_argument = {"module": measurement.module} if kind.wants_module else {}
-        self._instances: dict[tuple[int, str], Any] = {}
-        self._slots: dict[tuple[int, str, tuple[Any, ...]], int] = {}
+        self._instances: dict[tuple[int, str], MetricInstance] = {}
+        self._slots: dict[tuple[int, str, Parts], int] = {}
         self.is_quick = kind.quick is not None and not measurement.metric.settings
         # whether it looks at one tensor alone, as soon as that is seen
         self.sees_one = len(kind.needs) == 1 and kind.needs[0] in IMMEDIATE_NEEDS
@@ -159,7 +159,7 @@ class ModuleMetric:
         """Release all instances, with the copies that they hold."""
         self._instances.clear()
 
-    def _value(self, needed: list[Any], observation: Observation, step: int) -> Any:
+    def _value(self, needed: list[object], observation: Observation, step: int) -> object:
         if self._shared is not None:
             return self._shared.compute(*needed, **self._module_argument)
         if self.kind.multi_step and self.schedule.begins(step) and not self.kind.keeps:
@@ -170,7 +170,7 @@ class ModuleMetric:
         instance.update(*needed, **self._module_argument)
         return instance.compute() if self.schedule.due(step) else None
 
-    def _instance(self, observation: Observation) -> Any:
+    def _instance(self, observation: Observation) -> MetricInstance:
         key = (observation.call, observation.phase)
         if key not in self._instances:
             self._instances[key] = self.configured.instance()

@@ -6,10 +6,11 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from modulekg_widgets.engine.adapters import channel_dim
 from modulekg_widgets.engine.monitoring.measures.moments import Moments
@@ -212,11 +213,13 @@ class Observation:
         return next((value.device.type for value in self.by_need.values() if isinstance(value, torch.Tensor)), "cpu")
 
 
+Derive: TypeAlias = Callable[[Observation], object]  # the value of a need; None where there is none
+
 channel_dim_of = lru_cache(maxsize=4096)(channel_dim)
 
 
-def _moments(need: str) -> Callable[[Observation], Any]:
-    def make(observation: Observation) -> Any:
+def _moments(need: str) -> Derive:
+    def make(observation: Observation) -> Moments | None:
         tensor = observation.get(need)
         if tensor is None:
             return None
@@ -225,8 +228,8 @@ def _moments(need: str) -> Callable[[Observation], Any]:
     return make
 
 
-def _eigenvalues(need: str) -> Callable[[Observation], Any]:
-    def make(observation: Observation) -> Any:
+def _eigenvalues(need: str) -> Derive:
+    def make(observation: Observation) -> torch.Tensor | None:
         moments = observation.get(need)
         return None if moments is None else moments.eigenvalues
 
@@ -274,7 +277,7 @@ def _own_weight(module: nn.Module) -> nn.Parameter | None:
     return parameter
 
 
-_DERIVED: dict[str, Callable[[Observation], Any]] = {
+_DERIVED: dict[str, Derive] = {
     "ForwardInputMoments": _moments("ForwardInput"),
     "ForwardOutputMoments": _moments("ForwardOutput"),
     "BackwardOutputMoments": _moments("BackwardOutput"),
@@ -308,7 +311,7 @@ class StepState:
         self.step = 0
         self.is_paused = False  # backward passes are not those of the training
         self.unscaled = unscaled  # takes a loss scale out of a gradient
-        self.handles: list[Any] = []  # of hooks on tensors that no graph takes with it when it goes
+        self.handles: list[RemovableHandle] = []  # of hooks on tensors that no graph takes with it when it goes
         self.passes: dict[int, int] = {}  # the backward passes of this step, as `gradients.pass_kind` judges them
         self.unfinished: list[Callable[[], None]] = []  # what has to be done at `track`
 

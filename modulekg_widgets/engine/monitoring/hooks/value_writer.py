@@ -56,7 +56,7 @@ def numbering(history: History, ranks: dict[int, int]) -> Callable[[Slot, int], 
     return number
 
 
-def packable(value: Any, observation: Observation) -> tuple[Form, Packable]:
+def packable(value: object, observation: Observation) -> tuple[Form, Packable]:
     """Returns the form of a metric value and its numbers, copied if the training could change them.
 
     Raises `TypeError` for what is no value, see `flat_tensor`.
@@ -88,7 +88,7 @@ def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
     """
     if isinstance(value, dict):
         parts: list[tuple[str, int | None]] = []
-        numbers: list[Any] = []
+        numbers: list[torch.Tensor | float] = []
         for key, part in value.items():
             if isinstance(part, dict):
                 raise TypeError("it gave a dict in a dict: a value is a number, a vector, or a dict of these")
@@ -112,7 +112,7 @@ def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
     return (SCALAR, tensor) if tensor.dim() == 0 else (vector(tensor.numel()), tensor)
 
 
-def _joined(numbers: list[Any]) -> torch.Tensor:
+def _joined(numbers: list[torch.Tensor | float]) -> torch.Tensor:
     """Concatenates numbers and tensors on the device of the tensors."""
     tensors = [number for number in numbers if isinstance(number, torch.Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ def value_text(value: Value) -> str:
 # ---------------------------------------------------------------- from text
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """Returns the value of a JSON text; raises `RecordingError` for invalid or oversized JSON."""
     try:
         return parse_json(text, RecordingError, MAX_PARTS, unique=True, doubles=True)
@@ -85,7 +84,7 @@ def _value(found: object) -> Value:
     return _number(found)
 
 
-def _vector(found: list[Any]) -> np.ndarray:
+def _vector(found: list[object]) -> np.ndarray:
     if not set(map(type, found)) <= {float}:
         found = [_number(number) for number in found]
     return np.array(found, np.float64)

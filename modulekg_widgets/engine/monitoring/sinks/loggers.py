@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -99,7 +99,7 @@ class ObjectSink:
         self._takes_step = self._is_wandb or _takes_step(target.log)
         self._checks_order = self._is_wandb
         self._step: int | None = None
-        self._pending: dict[str, Any] = {}
+        self._pending: dict[str, object] = {}
 
     def write(self, readings: list[Reading]) -> None:
         for reading in readings:
@@ -127,7 +127,7 @@ class ObjectSink:
         if callable(finish) and not self._is_wandb and not isinstance(self._target, ModuleType):
             finish()
 
-    def _log_entries(self, name: str, value: DashboardValue) -> dict[str, Any]:
+    def _log_entries(self, name: str, value: DashboardValue) -> dict[str, object]:
         """Returns the entries that `log` gets for one value."""
         if self._is_wandb and isinstance(value, np.ndarray | Histogram):
             return _wandb_histogram(name, value)
@@ -148,13 +148,13 @@ class ObjectSink:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def _package_of(target: Any) -> str:
+def _package_of(target: object) -> str:
     """Returns the top-level package of a module or object."""
     name = target.__name__ if isinstance(target, ModuleType) else type(target).__module__
     return str(name).partition(".")[0]
 
 
-def _takes_step(log: Any) -> bool:
+def _takes_step(log: Callable[..., object]) -> bool:
     try:
         parameters = inspect.signature(log).parameters
     except (TypeError, ValueError):  # of some built-in functions nobody knows
@@ -162,7 +162,7 @@ def _takes_step(log: Any) -> bool:
     return "step" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
-def _wandb_histogram(name: str, value: np.ndarray | Histogram) -> dict[str, Any]:
+def _wandb_histogram(name: str, value: np.ndarray | Histogram) -> dict[str, object]:
     if isinstance(value, Histogram):
         stride = -(-len(value.counts) // MAX_BINS)  # of how many bins one is made
         counts = np.add.reduceat(value.counts, np.arange(0, len(value.counts), stride))

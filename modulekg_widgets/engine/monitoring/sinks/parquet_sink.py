@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from modulekg_widgets.engine.safe_files import AtomicFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 GROUP_ROWS = 1 << 13
 GROUP_CHARACTERS = 1 << 22  # of the vectors and dicts in a group
@@ -46,6 +47,8 @@ TYPES = {
     "call": "int64",
     "phase": "string",
 }
+Row: TypeAlias = tuple[str, str, int, float, str | None, int, str]  # as `TYPES`
+Cells: TypeAlias = dict[str, Any]  # of a row that was read, by column
 OPTIONS: dict[str, Any] = {
     "use_dictionary": ["module", "metric", "phase"],
     "compression": dict.fromkeys(TYPES, "snappy") | {"value": "none"},
@@ -79,7 +82,7 @@ class ParquetSink:
             self._file = _File(self._new.open(buffering=0))
             self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._file, _schema(), **OPTIONS)
             _table([_row(Reading("", "", 0, 0.0))])  # pyarrow imports more at its first array, too late at the end
-            self._rows: list[tuple[Any, ...]] = []
+            self._rows: list[Row] = []
             self._letters = 0
             header = json.dumps(
                 {"format": FORMAT, "version": VERSION, "name": name_in_parquet(path) if continues else name}
@@ -156,14 +159,14 @@ class _File(RawIOBase):
         return size
 
 
-def _row(reading: Reading) -> tuple[Any, ...]:
+def _row(reading: Reading) -> Row:
     names, place = (encode_text(reading.module), encode_text(reading.metric)), (int(reading.call), reading.phase)
     if isinstance(reading.value, np.ndarray | dict | list | tuple):
         return (*names, int(reading.step), math.nan, value_text(reading.value), *place)
     return (*names, int(reading.step), float(reading.value), None, *place)
 
 
-def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
+def _table(rows: list[Row]) -> pa.Table:
     import pyarrow as pa
 
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TYPES.values(), strict=True)]
@@ -213,7 +216,7 @@ def parquet_readings(path: Path) -> Iterator[Reading]:
         raise RecordingError(f"after row {number}: no Parquet ({printable(str(error), 200)})") from error
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> pq.ParquetFile:
     """The file, opened by pyarrow after its footer was checked."""
     if not is_nonempty(path):
         raise RecordingError("it is empty or not there")
@@ -247,14 +250,14 @@ def _check_footer(path: Path) -> None:
             raise RecordingError("no Parquet that a sink wrote")
 
 
-def _named(file: Any) -> str:
+def _named(file: pq.ParquetFile) -> str:
     found = (file.metadata.metadata or {}).get(KEY)
     if found is None:
         raise RecordingError("no Parquet that a sink wrote: it has no header")
     return header_name(parse_value(found.decode("utf-8", "replace")))
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def _rows(batch: pa.RecordBatch) -> Iterator[Cells]:
     names = batch.schema.names
     columns = [
         _texts(batch.column(at)) if name in TEXTS else batch.column(at).to_pylist() for at, name in enumerate(names)
@@ -262,13 +265,13 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
-def _texts(column: Any) -> list[str | None]:
+def _texts(column: pa.DictionaryArray) -> list[str | None]:
     """The strings of a column, interned."""
     known = column.dictionary.to_pylist()
     return [None if at is None else known[at] for at in column.indices.to_pylist()]
 
 
-def _reading(row: dict[str, Any]) -> Reading:
+def _reading(row: Cells) -> Reading:
     if None in (row["module"], row["metric"], row["value"]):
         raise RecordingError("a cell is empty")
     value = row["value"]

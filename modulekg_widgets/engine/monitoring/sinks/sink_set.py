@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from modulekg_widgets.engine.monitoring.history import History
 from modulekg_widgets.engine.monitoring.sinks.recording import continue_file, load_recording
@@ -19,7 +18,7 @@ class SinkSet:
         self._history = history
         self._name = name
         self._is_sender = is_sender
-        self._targets: list[Any] = []
+        self._targets: list[object] = []
         self._threads: SinkThreads | None = SinkThreads(history)
         self._resumed: Path | None = None
 

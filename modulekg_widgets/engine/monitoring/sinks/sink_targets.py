@@ -53,7 +53,7 @@ def _file_sink(target: str | os.PathLike[str], name: str | None, append: bool) -
     return LineSink(path, LINE_FORMATS[path.suffix.lower()], name, append)
 
 
-def path_of(target: Any) -> Path:
+def path_of(target: object) -> Path:
     """Returns the path of a recording; raises `RecordingError` for an unknown extension."""
     if not isinstance(target, str | os.PathLike) or not isinstance(os.fspath(target), str):
         raise RecordingError(f"a recording is named by the path of a file, not {_described(target)}")
@@ -65,11 +65,11 @@ def path_of(target: Any) -> Path:
     return path
 
 
-def _has(target: Any, *names: str) -> bool:
+def _has(target: object, *names: str) -> bool:
     return all(callable(getattr(target, name, None)) for name in names)
 
 
-def _described(target: Any) -> str:
+def _described(target: object) -> str:
     if isinstance(target, type):
         return f"the class {printable(target.__name__)}: pass an object of it"
     if isinstance(target, io.IOBase):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -14,11 +13,12 @@ from modulekg_widgets.engine.errors import ModuleKGError, RewritingError, printa
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.rewriting.function_modules.function_module import ArgumentLayout, FunctionModule
 from modulekg_widgets.engine.torch_runtime.private import buffers_of
-from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors, with_leaves
+from modulekg_widgets.engine.torch_runtime.pytree import Args, leaves, tensors, with_leaves
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
-CallInputs = tuple[tuple[Any, ...], Mapping[str, Any]]
+CallInputs = tuple[Args, Mapping[str, object]]
+Shapes = Mapping[str, tuple[int, ...]]  # of results, by their names
 _MAX_LAYERS = 3  # layers of a module whose inputs are tried on it
 
 
@@ -51,7 +51,7 @@ def side_effect_reason(old: nn.Module, new: nn.Module) -> str | None:
 
 
 def fit_arguments(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], held: Callable[[Any], bool]
+    module: nn.Module, args: Args, kwargs: Mapping[str, object], held: Callable[[object], bool]
 ) -> CallInputs:
     """Returns the arguments that a replacement takes: all, only tensors, or only tensors that are no weights.
 
@@ -75,19 +75,21 @@ def fit_arguments(
     )
 
 
-def owned_tensor_test(owner: nn.Module) -> Callable[[Any], bool]:
+def owned_tensor_test(owner: nn.Module) -> Callable[[object], bool]:
     """Returns a test that is True for parameters, and for buffers of the module."""
     buffers = [id(buffer) for buffer in buffers_of(owner).values()]
     return lambda tensor: isinstance(tensor, nn.Parameter) or id(tensor) in buffers
 
 
-def result_shapes(module: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, training: bool | None = None) -> Any:
+def result_shapes(
+    module: nn.Module, args: object, kwargs: Mapping[str, object] | None, training: bool | None = None
+) -> Shapes:
     """The shapes of what a module returns, by the names of its results; raises `TraceError` when it does not run."""
     graph = trace_dataflow(module, args, kwargs, training=training)
     return {name or "the result": node.shape for name, node in leaves(graph.result, DataNode)}
 
 
-def shape_difference(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str | None:
+def shape_difference(before: Shapes, after: Shapes) -> str | None:
     """Returns the first difference between two sets of shapes as text, or None."""
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
@@ -100,7 +102,7 @@ def _text(shape: tuple[int, ...] | None) -> str:
     return "of nothing" if shape is None else str(list(shape))
 
 
-def _result_mismatch(expected: Any, found: Any, given: CallInputs) -> str | None:
+def _result_mismatch(expected: Shapes, found: Shapes | str, given: CallInputs) -> str | None:
     inputs = ", ".join(str(list(tensor.shape)) for _, tensor in tensors(given))
     if isinstance(found, str):
         return f"on an input {inputs} that the old one takes, it stops: {found}"
@@ -108,7 +110,7 @@ def _result_mismatch(expected: Any, found: Any, given: CallInputs) -> str | None
     return differs and f"on an input {inputs}, {differs}"
 
 
-def _result(module: nn.Module, given: CallInputs) -> Any:
+def _result(module: nn.Module, given: CallInputs) -> Shapes | str:
     """Returns the result shapes of a module, or the error as text."""
     try:
         return result_shapes(module, *given, training=False)
@@ -127,7 +129,7 @@ def _function_mismatch_reason(old: FunctionModule, new: nn.Module) -> str | None
     return _result_mismatch(expected, _result(new, given), given)
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: object) -> Iterator[object]:
     return (found for kind in (torch.Tensor, ArgumentLayout) for found in leaves(value, kind))
 
 

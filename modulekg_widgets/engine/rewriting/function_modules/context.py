@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 
@@ -111,7 +110,9 @@ class FunctionModules:
 
 
 @explain_keywords("mk.rewrite.function_modules")
-def function_modules(model: nn.Module, args: object = (), kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+def function_modules(
+    model: nn.Module, args: object = (), kwargs: Mapping[str, object] | None = None
+) -> FunctionModules:
     """A context in which every function that a forward calls is a module, listed on its owner and with equal results.
 
     A call as `F.relu(x)` in the forward of `layer1.0` is served by `layer1.0.function_modules.relu_0`, which `find` and
@@ -162,7 +163,7 @@ def function_modules(model: nn.Module, args: object = (), kwargs: Mapping[str, A
 
 
 @explain_keywords("mk.rewrite.activate")
-def activate(model: nn.Module, args: object = None, kwargs: Mapping[str, Any] | None = None) -> FunctionModules:
+def activate(model: nn.Module, args: object = None, kwargs: Mapping[str, object] | None = None) -> FunctionModules:
     """Use function modules until `deactivate(model)`; without `args` the last ones of this model again.
 
     Those of a context are the last ones while it lasts.

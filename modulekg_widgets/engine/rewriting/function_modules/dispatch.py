@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from modulekg_widgets.engine.rewriting.function_modules.recording import (
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs
 
 sessions: dict[
     int, FunctionModuleSession | None
@@ -45,7 +46,7 @@ class FunctionModuleSession:
 
     def __init__(self, places: Walk, runs: dict[int, list[list[FunctionCall]]]) -> None:
         root = places.modules[0]
-        self.model: Any = weakref.ref(root)
+        self.model: Callable[[], nn.Module | None] = weakref.ref(root)
         # what a module lists comes after its children, and so it is with theirs
         inner_first = sorted(intercepted_modules(places), key=lambda index: (places.subtree_ends[index], -index))
         self.servers = [FunctionDispatcher(self, places, index, runs.get(index, [])) for index in inner_first]
@@ -162,7 +163,7 @@ class FunctionDispatcher(ForwardInterceptor):
         """True if a function module was replaced, or has hooks."""
         return any(type(m) is not FunctionModule or has_hooks(m) for m in self.holder.values())
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FunctionDispatcher:
+    def __deepcopy__(self, memo: dict[int, object]) -> FunctionDispatcher:
         new = super().__deepcopy__(memo)
         assert isinstance(new, FunctionDispatcher)
         new.session.servers.append(new)
@@ -175,7 +176,7 @@ class _DispatchedRun(ForwardRun):
         self.ways = server.ways
         self.count = 0
 
-    def call_function(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Function, frame: FrameType, args: Args, kwargs: Kwargs) -> object:
         site = self._site(function, frame)
         if site is None:
             result = function(*args, **kwargs)
@@ -189,7 +190,7 @@ class _DispatchedRun(ForwardRun):
             args, kwargs = fit_arguments(module, args, kwargs, owned_tensor_test(self.server.owner))  # type: ignore[assignment]
         return module(*args, **kwargs)
 
-    def _site(self, function: Any, frame: FrameType) -> CallSite | None:
+    def _site(self, function: Function, frame: FrameType) -> CallSite | None:
         """Returns the call site of the next call, among the recorded runs that match so far."""
         at, source = self.count, source_of(frame)
         ways = [way for way in self.ways if len(way) > at and way[at].source == source and way[at].function == function]

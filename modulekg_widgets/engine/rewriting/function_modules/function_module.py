@@ -13,13 +13,11 @@ from torch import nn
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.torch_runtime.private import CUSTOM_NAME, PACKET_NAME
-from modulekg_widgets.engine.torch_runtime.pytree import Args
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function
 from modulekg_widgets.engine.tracing.source import Source
 
 # -------------------- Canonical names of functions, as `relu` for `F.relu` and `x.relu_()`, or `add` for `x + y`
 
-
-Function = Callable[..., Any]
 
 # further names of the same function, as torch documents them
 _ALIASES = {
@@ -97,8 +95,8 @@ class CallSite:
     source: Source
     index: int
     args: Args  # of the recorded call, with layouts for tensors
-    kwargs: Mapping[str, Any]
-    result: Any
+    kwargs: Mapping[str, object]
+    result: object
     is_side_effect: bool = False  # what it returns is not used, what it writes is
 
     def __deepcopy__(self, memo: object) -> CallSite:
@@ -181,7 +179,7 @@ def module_matcher(what: object, include_super_class: bool) -> ModuleTest:
     )
 
 
-def has_functions(pattern: Sequence[Any]) -> bool:
+def has_functions(pattern: Sequence[object]) -> bool:
     """True if a pattern contains functions."""
     return any(
         has_functions(one) if isinstance(one, tuple | list) else not isinstance(one, type | UnionType)

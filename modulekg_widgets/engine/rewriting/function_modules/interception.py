@@ -7,11 +7,11 @@ import inspect
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType, MethodType
-from typing import Any
+from typing import NoReturn, SupportsIndex
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import CALL_CODE, function_modes, without_innermost_mode
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Function, Kwargs
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_MODULES = tuple(os.path.join(_TORCH, "nn", part) + os.sep for part in ("modules", "utils"))
@@ -35,7 +36,7 @@ class ForwardInterceptor:
     def __init__(self, owner: nn.Module, path: str) -> None:
         self._owner = weakref.ref(owner)
         self.path = path
-        self.before: Any = None  # a forward that the user gave to this instance
+        self.before: Function | None = None  # a forward that the user gave to this instance
         self.installed = False
         self.forward = MethodType(_replacement_forward(owner), self)
 
@@ -73,14 +74,14 @@ class ForwardInterceptor:
         else:
             state["forward"], self.before = self.before, None
 
-    def call_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_original(self, args: Args, kwargs: Kwargs) -> object:
         """The module's own forward."""
         if self.before is not None:
             return self.before(*args, **kwargs)
         owner = self.owner
         return inspect.getattr_static(type(owner), "forward").__get__(owner, type(owner))(*args, **kwargs)
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, args: Args, kwargs: Kwargs) -> object:
         run = self.begin_run() if self.installed else None  # found by this name in this frame
         if run is None:
             with _without_function_mode():
@@ -90,7 +91,7 @@ class ForwardInterceptor:
         run.finish()
         return result
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ForwardInterceptor:
+    def __deepcopy__(self, memo: dict[int, object]) -> ForwardInterceptor:
         new = object.__new__(type(self))
         memo[id(self)] = new
         for name, value in vars(self).items():
@@ -102,7 +103,7 @@ class ForwardInterceptor:
                 setattr(new, name, copy.deepcopy(value, memo))
         return new
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise RewritingError(
             "a model whose function modules are active cannot be pickled: save its state_dict, or deactivate them first"
         )
@@ -111,7 +112,7 @@ class ForwardInterceptor:
 class ForwardRun:
     """One call of a module's forward."""
 
-    def call_function(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Function, frame: FrameType, args: Args, kwargs: Kwargs) -> object:
         """Serve the call of a function from a frame of the forward."""
         raise NotImplementedError
 
@@ -126,11 +127,11 @@ def interceptor_of(module: nn.Module) -> ForwardInterceptor | None:
     return found if isinstance(found, ForwardInterceptor) else None
 
 
-def _replacement_forward(owner: nn.Module) -> Callable[..., Any]:
+def _replacement_forward(owner: nn.Module) -> Function:
     """Returns a forward function with the signature of the module's own."""
 
     @torch.compiler.disable  # lines and frames are nothing that a compiler can follow
-    def forward(self: ForwardInterceptor, /, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: ForwardInterceptor, /, *args: object, **kwargs: object) -> object:
         return self.run(args, kwargs)
 
     try:
@@ -147,7 +148,9 @@ def _replacement_forward(owner: nn.Module) -> Callable[..., Any]:
 
 
 class _FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") not in _ACCESSES and (found := _innermost_run(sys._getframe(1))) is not None:
             run, frame = found

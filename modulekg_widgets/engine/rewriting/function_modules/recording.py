@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -21,7 +21,6 @@ from modulekg_widgets.engine.rewriting.function_modules.compatibility import own
 from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     ArgumentLayout,
     CallSite,
-    Function,
     FunctionModule,
     function_name,
 )
@@ -32,13 +31,24 @@ from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import StateSnapshot
 from modulekg_widgets.engine.torch_runtime.modules import is_script, module_state, registry, set_mode
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, SCHEMA, OpOverloadPacket
-from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, input_tensors, list_hint, tensors, with_tensors
+from modulekg_widgets.engine.torch_runtime.pytree import (
+    Args,
+    Call,
+    Function,
+    Kwargs,
+    call_arguments,
+    input_tensors,
+    list_hint,
+    tensors,
+    with_tensors,
+)
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
 from modulekg_widgets.engine.tracing.source import Source
 from modulekg_widgets.engine.tracing.trace import check_initialised, trace_dataflow
 
 # in eval and without gradients torch runs these as one operator, unless a mode such as ours is on
 FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+T = TypeVar("T")
 log = logging.getLogger("modulekg_widgets")
 Runs = dict[
     int, list[list["FunctionCall"]]
@@ -51,11 +61,11 @@ class FunctionCall:
 
     function: Function
     source: Source
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    args: Args
+    kwargs: Mapping[str, object]
     start: int
     end: int = 0
-    result: Any = None
+    result: object = None
     is_side_effect: bool = False  # what it returns is not used, what it writes is
 
 
@@ -71,7 +81,7 @@ class FunctionRecording:
         return len(self.graph.operators) if self.graph is not None else 0
 
 
-def record_functions(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Runs:
+def record_functions(model: nn.Module, args: object, kwargs: Mapping[str, object] | None) -> Runs:
     """Records the functions that each forward calls: in eval and train mode, with and without gradients.
 
     A way of calling the model that raises is left out, unless it is the present one. Where a pass keeps something for
@@ -128,14 +138,14 @@ def _is_single_function(places: Walk, index: int, module: nn.Module) -> bool:
     return getattr(forward, "__module__", "").startswith("torch.nn.modules.") and not inside
 
 
-def _on_device(places: Walk, given: Any) -> Any:
+def _on_device(places: Walk, given: Call) -> Call:
     """Returns the inputs, on the meta device if the model is there."""
     states = (registry(state, PARAMETERS) for state in places.states)
     on_meta = any(p is not None and p.is_meta for state in states for p in state.values())
     return with_tensors(given, lambda tensor: tensor.to("meta")) if on_meta else given
 
 
-def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bool) -> Runs:
+def _passes(places: Walk, given: Call, training: bool, gradients: bool, fused: bool) -> Runs:
     def run(stage: Sandbox) -> Runs:
         recorded = FunctionRecording()
         copied = places.with_modules(stage.modules)
@@ -161,7 +171,7 @@ def _passes(places: Walk, given: Any, training: bool, gradients: bool, fused: bo
     return run_isolated(places.modules, given, run, ALL)
 
 
-def _recording_error(error: Exception, root: nn.Module, given: Any) -> TraceError:
+def _recording_error(error: Exception, root: nn.Module, given: Call) -> TraceError:
     inputs = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in input_tensors(root, *given)) or "no tensors"
     return TraceError(
         f"the forward pass of {printable(type(root).__name__)} stopped while its functions were recorded: "
@@ -183,12 +193,12 @@ class _Recorder(ForwardInterceptor):
 
 
 class _Recording(ForwardRun):
-    def __init__(self, recorded: FunctionRecording, held: Callable[[Any], bool]) -> None:
+    def __init__(self, recorded: FunctionRecording, held: Callable[[object], bool]) -> None:
         self.recorded = recorded
         self.is_owned = held
         self.calls: list[FunctionCall] = []
 
-    def call_function(self, function: Any, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Function, frame: FrameType, args: Args, kwargs: Kwargs) -> object:
         # the layouts of before, as the function may write into its arguments
         given, named = self._layouts(args), self._layouts(kwargs)
         call = FunctionCall(function, source_of(frame), given, named, self.recorded.operators)
@@ -200,7 +210,7 @@ class _Recording(ForwardRun):
             self.calls.append(call)
         return result
 
-    def _layouts(self, value: Any) -> Any:
+    def _layouts(self, value: T) -> T:
         """A value with layouts in the place of its tensors."""
         return with_tensors(value, lambda t: ArgumentLayout(tuple(t.shape), t.dtype, self.is_owned(t)))
 
@@ -210,12 +220,12 @@ def source_of(frame: FrameType) -> Source:
     return Source(frame.f_code.co_filename, frame.f_lineno)
 
 
-def is_operation(function: Any, result: Any) -> bool:
+def is_operation(function: Function, result: object) -> bool:
     """True if a function created or wrote tensors, unlike queries such as `x.size()`."""
     return next(tensors(result), None) is not None or (result is None and _writes(function))
 
 
-def _writes(function: Any) -> bool:
+def _writes(function: Function) -> bool:
     if getattr(function, "__name__", "") == "__setitem__":
         return True
     overload = function.default if isinstance(function, OpOverloadPacket) else function
@@ -235,7 +245,7 @@ def _is_statement(code: CodeType, at: int) -> bool:
 
 
 CONTAINER_NAME = "function_modules"  # the child under which a module lists those of its functions
-Key = tuple[Source, Any, int]  # line, function, and how often that line has called it before
+Key = tuple[Source, Function, int]  # line, function, and how often that line has called it before
 
 
 class CallSites:
@@ -281,7 +291,7 @@ def inactive_hint(path: str) -> str:
 
 
 def _keys(calls: list[FunctionCall]) -> Iterator[Key]:
-    counts: dict[tuple[Source, Any], int] = {}
+    counts: dict[tuple[Source, Function], int] = {}
     for call in calls:
         place = call.source, call.function
         counts[place] = counts.get(place, -1) + 1

@@ -81,7 +81,7 @@ class Folding(Recipe):
 
 
 @explain_keywords("mk.rewrite.fold_conv_bn")
-def fold_conv_bn(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Folding:
+def fold_conv_bn(model: nn.Module, args: object = (), kwargs: Mapping[str, object] | None = None) -> Folding:
     """Fold every batch norm that alone reads the output of a convolution or linear layer into it, in place.
 
     The layer becomes a new one of its class, of the same dtype, device and memory format, the norm `nn.Identity`.

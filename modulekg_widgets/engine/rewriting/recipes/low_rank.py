@@ -114,8 +114,8 @@ def low_rank(
     rank: int = 8,
     alpha: float | None = None,
     seed: int = 0,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     check: bool = True,
 ) -> Adaptation:
     """Freeze linear layers and convolutions and give each a trainable update of rank `rank`, in place.

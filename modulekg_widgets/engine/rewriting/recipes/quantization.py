@@ -28,7 +28,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.modules import module_state, set_mode
 from modulekg_widgets.engine.torch_runtime.private import PARAMETERS, modules_of
-from modulekg_widgets.engine.torch_runtime.pytree import call_arguments, tensors
+from modulekg_widgets.engine.torch_runtime.pytree import Args, Call, Kwargs, call_arguments, tensors
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
 
 T = TypeVar("T")
@@ -98,10 +98,10 @@ class FakeQuantization(Recipe):
 @explain_keywords("mk.rewrite.fake_quant")
 def fake_quant(
     model: nn.Module,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    batches: Iterable[Any] = (),
+    batches: Iterable[object] = (),
     chains: Iterable[Sequence[str]] | None = None,
     evaluate: Evaluate | None = None,
     bits: int = 8,
@@ -163,7 +163,7 @@ def fake_quant(
     calls = [call_arguments(args, kwargs), *(call_arguments(batch, None) for batch in batches)]
     root = flow.graph.model
 
-    def measured(stage: Sandbox) -> tuple[Any, float | None]:
+    def measured(stage: Sandbox) -> tuple[list[torch.Tensor], float | None]:
         return _calibrated(stage, found, made), None if evaluate is None else _number(evaluate(stage.model))
 
     def measured_again(stage: Sandbox) -> tuple[float | None, QuantizationAgreement | None]:
@@ -216,7 +216,7 @@ def _replacements(chain: QuantizationChain, block: FakeQuantized) -> Iterator[tu
 # ------------------------------------------------------------------ running
 
 
-def _run_in_eval(root: nn.Module, held: Any, run: Callable[[Sandbox], T]) -> T:
+def _run_in_eval(root: nn.Module, held: list[Call], run: Callable[[Sandbox], T]) -> T:
     """Runs `run` on an isolated copy in eval mode without gradients."""
 
     def resting(stage: Sandbox) -> T:
@@ -227,7 +227,9 @@ def _run_in_eval(root: nn.Module, held: Any, run: Callable[[Sandbox], T]) -> T:
     return run_isolated(walk(root).modules, held, resting, ALL)
 
 
-def _calibrated(stage: Sandbox, chains: Sequence[QuantizationChain], made: Sequence[FakeQuantized]) -> Any:
+def _calibrated(
+    stage: Sandbox, chains: Sequence[QuantizationChain], made: Sequence[FakeQuantized]
+) -> list[torch.Tensor]:
     """Calibrates the quantizers on the float model, and returns its outputs for the first call."""
     pairs = list(zip(chains, made, strict=True))
     first = {id(stage.of(chain.layer.module)): (chain, block) for chain, block in pairs}
@@ -240,7 +242,7 @@ def _calibrated(stage: Sandbox, chains: Sequence[QuantizationChain], made: Seque
             count = seen[id(quantizer)] = seen.get(id(quantizer), -1) + 1
             quantizer.observe(values, count)  # type: ignore[operator]
 
-    def left(module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+    def left(module: nn.Module, args: Args, kwargs: Kwargs, output: Any = None) -> None:
         if output is None:  # the call raised
             return
         if id(module) in first:
@@ -260,7 +262,7 @@ def _calibrated(stage: Sandbox, chains: Sequence[QuantizationChain], made: Seque
     return outputs[0]
 
 
-def _outputs_of_batch(root: nn.Module, call: Any, given: str) -> list[torch.Tensor]:
+def _outputs_of_batch(root: nn.Module, call: Call, given: str) -> list[torch.Tensor]:
     try:
         return _outputs(root, call)
     except Exception as error:
@@ -269,7 +271,7 @@ def _outputs_of_batch(root: nn.Module, call: Any, given: str) -> list[torch.Tens
         ) from error
 
 
-def _outputs(root: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[torch.Tensor]:
+def _outputs(root: nn.Module, call: Call) -> list[torch.Tensor]:
     """Returns the floating-point tensors of the model's output."""
     args, kwargs = call
     return [tensor.detach().clone() for _, tensor in tensors(root(*args, **kwargs)) if tensor.is_floating_point()]

@@ -185,7 +185,7 @@ def _qat_layer(layer: nn.Module, norm: nn.Module | None) -> Any:
     return core
 
 
-def _unused(**_: Any) -> nn.Module:
+def _unused(**_: object) -> nn.Module:
     return nn.Identity()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 from torch import nn
 
@@ -49,7 +48,7 @@ class Recipe(Rewrite):
 
 
 def replace_layers(
-    model: nn.Module, new: Mapping[str, nn.Module], args: object, kwargs: Mapping[str, Any] | None, check: bool
+    model: nn.Module, new: Mapping[str, nn.Module], args: object, kwargs: Mapping[str, object] | None, check: bool
 ) -> Rewrite:
     """Replaces layers by others of the same shapes; with inputs, the whole model is tried unless `check=False`."""
     return replace_modules(

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.rewriting.select import plain_name
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
-from modulekg_widgets.engine.torch_runtime.modules import module_state
+from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, COMPILED_CALL, METHODS_OF_LAYERS, MODULES, PARAMETERS
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, ModuleNode
 
@@ -109,13 +109,13 @@ def _holders(walk: Walk) -> dict[int, list[int]]:
 _REGISTERED = frozenset({PARAMETERS, BUFFERS, MODULES})
 
 
-def _modules_in(state: dict[str, Any]) -> Iterator[nn.Module]:
+def _modules_in(state: Attributes) -> Iterator[nn.Module]:
     """The modules that plain attributes hold, directly or in a list, tuple or dict."""
     for name, value in state.items():
         if isinstance(value, nn.Module):
             yield value
         elif isinstance(value, dict | list | tuple) and name not in _REGISTERED and value:
-            parts: Iterable[Any] = value.values() if isinstance(value, dict) else value
+            parts: Iterable[object] = value.values() if isinstance(value, dict) else value
             yield from (part for part in parts if isinstance(part, nn.Module))
 
 

@@ -76,8 +76,8 @@ def depthwise_separable(
     names: Iterable[str] | str | None = None,
     *,
     multiplier: int = 1,
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = None,
+    kwargs: Mapping[str, object] | None = None,
     check: bool = True,
 ) -> Separation:
     """Replace dense convolutions, in place, by a depthwise and a pointwise one in an `nn.Sequential`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE, family_color
 from modulekg_widgets.engine.views.payload import class_of
@@ -19,6 +18,7 @@ from modulekg_widgets.engine.views.pictures.shapes import (
     one_line,
 )
 from modulekg_widgets.engine.views.pictures.svg import svg_text
+from modulekg_widgets.engine.views.schema import Fold, Payload
 
 WIDTH, ROW_HEIGHT, GAP, INSET, HEADER, MARGIN = 460, 30, 12, 12, 26, 16
 PILL_HEIGHT = ROW_HEIGHT - 6
@@ -49,9 +49,7 @@ def pill(title: str, y: float, height: float = PILL_HEIGHT) -> Box:
     return Box((WIDTH - width) / 2, y, width, height, title, "", PALETTE.other_family, "pill")
 
 
-def module_box(
-    payload: dict[str, Any], node: int, fold: list[Any] | None, shape: str, y: float, depth: int, kind: str
-) -> Box:
+def module_box(payload: Payload, node: int, fold: Fold | None, shape: str, y: float, depth: int, kind: str) -> Box:
     """Returns the card of a module at this depth, or the header of its frame."""
     class_name = class_of(payload, node)
     title = f"{payload['nodes']['name'][node]}  {class_name}"
@@ -63,7 +61,7 @@ def module_box(
     return Box(x, y, WIDTH - 2 * x, height, title, detail, color, "card", fold is not None, suffix)
 
 
-def _params(payload: dict[str, Any], node: int, fold: list[Any] | None) -> str:
+def _params(payload: Payload, node: int, fold: Fold | None) -> str:
     """The parameter count of a module; for a run of similar ones the range."""
     column = payload["columns"]["params"]
     if fold is None or fold[2] == "exact":

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.pictures.boxes import (
@@ -25,6 +24,7 @@ from modulekg_widgets.engine.views.pictures.boxes import (
 )
 from modulekg_widgets.engine.views.pictures.flow_parts import FlowParts
 from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture, Text
+from modulekg_widgets.engine.views.schema import Payload
 
 # -------------------- Tracks: routing of lines beside a column of boxes, without overlaps
 
@@ -118,7 +118,7 @@ class FlowColumn:
     omitted: int = 0
 
 
-def draw_flow(payload: dict[str, Any], opened: Iterable[int], title: str) -> Picture:
+def draw_flow(payload: Payload, opened: Iterable[int], title: str) -> Picture:
     """Returns the picture of a traced model with some containers open."""
     column = flow_column(payload, opened)
     shapes = [shape for box in column.boxes for shape in box_shapes(box)]
@@ -146,7 +146,7 @@ def _line_shapes(column: FlowColumn) -> Iterator[Path]:
         yield Path([("M", tip), ("l", (5, -3)), ("V", (tip[1] + 3,)), ("z", ())], fill=PAGE.line)
 
 
-def flow_column(payload: dict[str, Any], opened: Iterable[int]) -> FlowColumn:
+def flow_column(payload: Payload, opened: Iterable[int]) -> FlowColumn:
     """Returns the boxes from input to output, arrows between neighbours, and tracks for all other edges."""
     flow = FlowParts(payload, opened)
     order = list(_order(flow))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from modulekg_widgets.engine.views.flow_tables import PASS_THROUGH
 from modulekg_widgets.engine.views.initial_expansion import (
@@ -14,6 +13,7 @@ from modulekg_widgets.engine.views.initial_expansion import (
     folded_members,
     visible_children,
 )
+from modulekg_widgets.engine.views.schema import Payload
 
 MAX_CALLS = 6  # of one module in one call of its container that have cards of their own
 MAX_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one
@@ -30,6 +30,7 @@ DROPOUT_OPERATORS = ["empty_like", "bernoulli", "div", "mul"]  # its operators w
 
 FoldedRuns = frozenset[tuple[int, int]]  # of the folded runs around something: the first member, and which one it is in
 NO_RUNS: FoldedRuns = frozenset()
+PartKey = tuple[str | int | None, ...]  # what a part stands for
 Origin = tuple[int, FoldedRuns]  # a part, and where in the runs
 
 
@@ -48,13 +49,13 @@ class FlowPart:
 class FlowParts:
     """Parts by index, frames before their content, and the edges between them."""
 
-    def __init__(self, payload: dict[str, Any], opened: Iterable[int]) -> None:
+    def __init__(self, payload: Payload, opened: Iterable[int]) -> None:
         self.payload = payload = {**payload, "folds": flow_folds(payload)}
         self.flow = payload["flow"]
         self.parents: list[int] = payload["nodes"]["parent"]
         self.rows = visible_children(payload)
         self.parts: list[FlowPart] = []
-        self._places: dict[Any, int] = {}
+        self._places: dict[PartKey, int] = {}
         self._views = frozenset(self.flow["steps"]["view"])
         self._step_outputs: dict[int, list[int]] = {}  # the values that each step gives
         for value, step in enumerate(self.flow["values"]["step"]):
@@ -108,7 +109,7 @@ class FlowParts:
     def _representative(self, node: int) -> int:
         return self.representatives[node] if node > 0 else -1
 
-    def _add(self, key: Any, part: FlowPart) -> int:
+    def _add(self, key: PartKey, part: FlowPart) -> int:
         place = self._places[key] = len(self.parts)
         self.parts.append(part)
         self._inside.setdefault(part.container, []).append(place)
@@ -140,7 +141,7 @@ class FlowParts:
 
     # ---------------------------------------------------------- the forward pass
 
-    def _pills(self, kind: str, values: list[Any]) -> list[int]:
+    def _pills(self, kind: str, values: Sequence[tuple[str, int]]) -> list[int]:
         """Returns the index of the pill of each input or output."""
         count = len(values)
         at = -1 if kind == "input" else inf

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from modulekg_widgets.engine.palette import PAGE
 from modulekg_widgets.engine.views.initial_expansion import fold_representatives, output_shapes, visible_children
@@ -23,9 +22,10 @@ from modulekg_widgets.engine.views.pictures.boxes import (
 )
 from modulekg_widgets.engine.views.pictures.flow_column import draw_flow
 from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture
+from modulekg_widgets.engine.views.schema import Payload
 
 
-def draw_hierarchy(payload: dict[str, Any], opened: Iterable[int]) -> Picture:
+def draw_hierarchy(payload: Payload, opened: Iterable[int]) -> Picture:
     """Returns the picture of a model with some containers open; a traced one with its data flow."""
     title = f"{payload['title']}: {len(payload['nodes']['name'])} modules"
     if payload["traced"] and payload["flow"]:
@@ -39,9 +39,7 @@ def draw_hierarchy(payload: dict[str, Any], opened: Iterable[int]) -> Picture:
     return Picture(title, WIDTH, height, shapes)
 
 
-def layout(
-    payload: dict[str, Any], opened_nodes: Iterable[int]
-) -> tuple[list[Box], list[tuple[float, float, float]], float]:
+def layout(payload: Payload, opened_nodes: Iterable[int]) -> tuple[list[Box], list[tuple[float, float, float]], float]:
     """Returns boxes, arrows (x, from y, to y) and the height: a column with expanded containers as frames.
 
     A file without a graph does not tell in which order its modules run: there they only stand below each other.

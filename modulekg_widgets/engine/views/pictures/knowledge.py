@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from modulekg_widgets.engine.palette import PAGE, PALETTE
 from modulekg_widgets.engine.views.knowledge_payload import DONE
 from modulekg_widgets.engine.views.pictures.shapes import Picture, Rect, Shape, Text, one_line
+from modulekg_widgets.engine.views.schema import Parts
 
 WIDTH, ROW_HEIGHT, MARGIN = 720, 22, 16
 MAX_BARS = 15  # bars of each list
 _LABEL_WIDTH, _VALUE_WIDTH = 250, 60
 
 
-def draw_knowledge(payload: Mapping[str, Any]) -> Picture:
+def draw_knowledge(payload: Parts) -> Picture:
     """Returns the picture of the most used structures and of the families of models."""
     used, families = _most_used(payload), _families(payload)
     communities = payload["communities"]["count"]
@@ -44,7 +44,7 @@ def _chart(heading: str, bars: list[tuple[str, int]], color: str, top: float) ->
         yield Text(left + width + 8, y + 14, f"{value:,}", PAGE.muted)
 
 
-def _most_used(payload: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _most_used(payload: Parts) -> list[tuple[str, int]]:
     uses: Counter[int] = Counter()
     for members in payload["models"]["members"]:
         for at in range(0, len(members), 3):
@@ -53,6 +53,6 @@ def _most_used(payload: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(names[entity], count) for entity, count in uses.most_common(MAX_BARS)]
 
 
-def _families(payload: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _families(payload: Parts) -> list[tuple[str, int]]:
     sizes = Counter(payload["models"]["family"])
     return [(payload["families"][family], count) for family, count in sizes.most_common(MAX_BARS)]

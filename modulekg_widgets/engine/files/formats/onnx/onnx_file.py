@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.errors import MissingReaderError, ModelFileError, printable
 from modulekg_widgets.engine.files.formats.onnx.onnx_graph import GraphReader, Span
@@ -11,6 +12,9 @@ from modulekg_widgets.engine.files.graph_building import MAX_TEXT, ReadBudget, a
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents, PlainValue
 from modulekg_widgets.engine.files.source import FileSource
+
+if TYPE_CHECKING:
+    from onnx.onnx_ml_pb2 import ModelProto
 
 MAX_METADATA_ENTRIES = 1_000  # of the metadata
 MAX_FUNCTIONS = 100_000
@@ -78,7 +82,7 @@ def _field(number: int, content: bytes) -> bytes:
     return varint_bytes(number << 3 | LENGTH) + varint_bytes(len(content)) + content
 
 
-def _metadata(model: Any) -> dict[str, PlainValue]:
+def _metadata(model: ModelProto) -> dict[str, PlainValue]:
     producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(
         f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import[:MAX_METADATA_ENTRIES]
@@ -107,7 +111,7 @@ def _warnings(reader: GraphReader) -> tuple[str, ...]:
     return tuple(f"weights lie in {printable(file)}, which has to be in the same folder" for file in files[:10])
 
 
-def _messages() -> Any:
+def _messages() -> ModuleType:
     try:
         from onnx import onnx_ml_pb2
     except ImportError as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.file_formats.format_tables import QUANTIZED_OPERATORS
@@ -51,6 +52,9 @@ from modulekg_widgets.engine.files.graph_building import (
 from modulekg_widgets.engine.files.records import OperatorGraph, OperatorRecord, PlainValue, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.source import FileSource
 
+if TYPE_CHECKING:
+    from onnx.onnx_ml_pb2 import AttributeProto, FunctionProto, NodeProto, TensorShapeProto, TypeProto
+
 MAX_INLINED = 20_000  # operators of local functions
 FREE_DIMENSIONS = 4  # that a value has at no further charge
 _MAX_CALL_DEPTH = 16
@@ -72,7 +76,7 @@ Span = tuple[int, int]  # of bytes in the file
 class LocalFunction:
     """A local function: its message without nodes, and the spans of its nodes."""
 
-    message: Any
+    message: FunctionProto
     nodes: list[Span]
 
 
@@ -102,7 +106,7 @@ class NodeContext:
 class GraphReader:
     """Reads the graph of one file; `tensors` and `modules` collect the weights and modules in it."""
 
-    def __init__(self, source: FileSource, wire: WireReader, allowance: ReadBudget, messages: Any) -> None:
+    def __init__(self, source: FileSource, wire: WireReader, allowance: ReadBudget, messages: ModuleType) -> None:
         self._label = printable(source.name)
         self._wire, self._allowance, self._messages = wire, allowance, messages
         self._made = OnnxTensors(source, allowance)
@@ -200,7 +204,7 @@ class GraphReader:
         if value is not None:
             body.values.append((name, value))
 
-    def _value(self, kind: Any) -> ValueRecord | None:
+    def _value(self, kind: TypeProto) -> ValueRecord | None:
         tensor = kind.tensor_type if kind.HasField("tensor_type") else kind.sparse_tensor_type
         dtype = dtype_of(tensor.elem_type)
         if not tensor.HasField("shape"):
@@ -211,7 +215,7 @@ class GraphReader:
         self._allowance.charge(ATTRIBUTE_COST * max(len(dims) - FREE_DIMENSIONS, 0))
         return ValueRecord(tuple(map(self._size, dims)), dtype)
 
-    def _size(self, dim: Any) -> int | str:
+    def _size(self, dim: TensorShapeProto.Dimension) -> int | str:
         """A size as int, or a symbol; an invalid one such as -1 counts as dynamic."""
         if dim.HasField("dim_value") and 0 <= dim.dim_value <= MAX_DIMENSION_SIZE:
             return dim.dim_value
@@ -274,7 +278,7 @@ class GraphReader:
             place.scope[name] = unique
         return unique
 
-    def _is_tensor(self, node: Any, wire: WireNode, place: NodeContext) -> bool:
+    def _is_tensor(self, node: NodeProto, wire: WireNode, place: NodeContext) -> bool:
         """True if a node is a `Constant` of many numbers, which is added as a tensor."""
         if (
             node.op_type != "Constant"
@@ -291,7 +295,9 @@ class GraphReader:
         self._keep_tensor(place, self._made.record(node.output[0], message, content, role))
         return True
 
-    def _settings(self, attributes: Any, wire: WireNode | None, place: NodeContext) -> dict[str, PlainValue]:
+    def _settings(
+        self, attributes: Iterable[AttributeProto], wire: WireNode | None, place: NodeContext
+    ) -> dict[str, PlainValue]:
         settings: dict[str, PlainValue] = {}
         for at, attribute in enumerate(attributes):
             self._allowance.charge(ATTRIBUTE_COST)
@@ -306,15 +312,15 @@ class GraphReader:
                 settings[name] = self._setting(abbreviate_tensor(attribute.t))
         return settings
 
-    def _setting(self, value: Any) -> PlainValue:
+    def _setting(self, value: PlainValue | bytes | Sequence[object]) -> PlainValue:
         if isinstance(value, bytes):
             value = value[:1000].decode("utf-8", "replace")
-        elif not isinstance(value, (int, float, str)):
+        elif value is not None and not isinstance(value, (int, float, str)):
             value = [part[:1000].decode("utf-8", "replace") if type(part) is bytes else part for part in value[:100]]
         plain = abbreviate_value(value)
         return self._allowance.name(plain) if isinstance(plain, str) else plain
 
-    def _bodies(self, node: Any, wire: WireNode, module: str, place: NodeContext) -> list[str]:
+    def _bodies(self, node: NodeProto, wire: WireNode, module: str, place: NodeContext) -> list[str]:
         """Add the operators of the subgraphs of a node; returns the names of their outputs."""
         if place.depth >= MAX_DEPTH:
             raise ModelFileError(f"{self._label} has more than {MAX_DEPTH} graphs within graphs: it is forged")
@@ -352,7 +358,7 @@ class GraphReader:
             and function.message.name not in place.calls
         )
 
-    def _call(self, node: Any, function: LocalFunction, module: str, place: NodeContext) -> None:
+    def _call(self, node: NodeProto, function: LocalFunction, module: str, place: NodeContext) -> None:
         """Add the operators of a local function, in a module named after the call."""
         self._allowance.charge(BODY_COST)
         self._inlined += len(function.nodes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.file_formats.format_tables import (
@@ -19,6 +19,9 @@ from modulekg_widgets.engine.files.formats.onnx.onnx_wire import WireTensor
 from modulekg_widgets.engine.files.graph_building import TENSOR_COST, ReadBudget, abbreviate_value
 from modulekg_widgets.engine.files.records import EncodedPart, EncodedValues, OperatorRecord, PlainValue, TensorRecord
 from modulekg_widgets.engine.files.source import FileSource
+
+if TYPE_CHECKING:
+    from onnx.onnx_ml_pb2 import SparseTensorProto, StringStringEntryProto, TensorProto
 
 # -------------------- Floats of 8 and 16 bits, decoded from integers with their bits
 
@@ -123,7 +126,7 @@ class OnnxTensors:
         self._source, self._allowance = source, allowance
         self._places: dict[str, str] = {}  # by what tensors name: paths of other files
 
-    def record(self, name: str, message: Any, wire: WireTensor, role: str | None = None) -> TensorRecord:
+    def record(self, name: str, message: TensorProto, wire: WireTensor, role: str | None = None) -> TensorRecord:
         """Returns the record of a tensor, from its message without the numbers."""
         name = self._allowance.name(name)
         shape = self.shape(message.dims, name)
@@ -144,7 +147,7 @@ class OnnxTensors:
             encoded = EncodedValues(PROTOBUF, (EncodedPart(begin, end - begin),))
         return TensorRecord(name, shape, dtype, wire.nbytes, place, role=role, encoded=encoded)
 
-    def sparse(self, message: Any, values: Any, parts: Sequence[WireTensor]) -> TensorRecord:
+    def sparse(self, message: SparseTensorProto, values: TensorProto, parts: Sequence[WireTensor]) -> TensorRecord:
         """Returns the record of a sparse tensor; its bytes are those of values and indices."""
         self._allowance.charge(TENSOR_COST)
         name = self._allowance.name(values.name)
@@ -159,7 +162,13 @@ class OnnxTensors:
         return shape
 
     def _external(
-        self, name: str, shape: tuple[int, ...], dtype: str, expected: int | None, entries: Any, role: str | None
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        expected: int | None,
+        entries: Iterable[StringStringEntryProto],
+        role: str | None,
     ) -> TensorRecord:
         told = {entry.key: entry.value for entry in entries}
         location = self._external_path(told.get("location", ""))
@@ -189,7 +198,7 @@ class OnnxTensors:
         return ModelFileError(f"{printable(self._source.name)}: {found}")
 
 
-def abbreviate_tensor(message: Any) -> PlainValue:
+def abbreviate_tensor(message: TensorProto) -> PlainValue:
     """Returns a tensor attribute as a setting: the numbers of a small one, else dtype and shape."""
     shape = tuple(message.dims[:MAX_DIMENSIONS])
     values = _values(message, math.prod(shape)) if is_inline_constant(message) else None
@@ -198,14 +207,14 @@ def abbreviate_tensor(message: Any) -> PlainValue:
     return abbreviate_value(values) if shape else abbreviate_value(values[0])
 
 
-def is_inline_constant(message: Any) -> bool:
+def is_inline_constant(message: TensorProto) -> bool:
     """True if a tensor has few numbers, and these are in the file itself: it is shown as a setting."""
     return (
         message.data_location != _EXTERNAL_LOCATION and math.prod(message.dims[:MAX_DIMENSIONS]) <= MAX_INLINE_ELEMENTS
     )
 
 
-def _values(message: Any, count: int) -> list[Any] | None:
+def _values(message: TensorProto, count: int) -> Sequence[float] | None:
     """The numbers of a small tensor. Not by `onnx.numpy_helper`, which opens the files that a tensor names."""
     dtype, bits = ONNX_DTYPES.get(message.data_type, ("", 0))
     is_coded = is_small_float(dtype)
@@ -220,7 +229,7 @@ def _values(message: Any, count: int) -> list[Any] | None:
         lists = (message.float_data, message.int32_data, message.int64_data, message.double_data, message.uint64_data)
         values = next((list(typed) for typed in lists if len(typed) == count), [])
     if is_coded:
-        values = [small_float(value, dtype) for value in values]
+        values = [small_float(int(value), dtype) for value in values]
     if message.data_type == _BOOL:
         values = [bool(value) for value in values]
     return values or None

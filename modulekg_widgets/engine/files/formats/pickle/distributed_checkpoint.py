@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.file_formats.format_tables import TORCH_BITS
@@ -161,7 +160,7 @@ def _contents(source: FileSource, pickles: PickleStream, root: PickleValue) -> F
     )
 
 
-def _attributes(value: PickleValue, kind: str) -> dict[Any, PickleValue]:
+def _attributes(value: PickleValue, kind: str) -> dict[PickleValue, PickleValue]:
     """The attributes of an object of class `kind`; an empty dict for anything else."""
     is_one = type(value) is ObjectRecord and object_class(value) == kind
     return value.state if is_one and isinstance(value.state, dict) else {}
@@ -189,7 +188,7 @@ def _stored_parts(source: FileSource, entries: PickleValue) -> Iterator[tuple[tu
 
 
 def _record(
-    name: str, about: Mapping[Any, PickleValue], stored: StoredParts, optimizers: tuple[str, ...]
+    name: str, about: Mapping[PickleValue, PickleValue], stored: StoredParts, optimizers: tuple[str, ...]
 ) -> TensorRecord:
     shape, dtype = sizes_from(about.get("size")), _dtype(about.get("properties"))
     parts, changed = [], False
@@ -221,7 +220,9 @@ def _prefix_before(name: str, part: str) -> str | None:
     return f"{before[1:]}." * bool(before[1:]) if found else None
 
 
-def _metadata_entries(state: Mapping[Any, PickleValue], files: int, objects: list[str]) -> dict[str, PlainValue]:
+def _metadata_entries(
+    state: Mapping[PickleValue, PickleValue], files: int, objects: list[str]
+) -> dict[str, PlainValue]:
     told: dict[str, PlainValue] = {"files": files}
     version = state.get("version")
     if isinstance(version, str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
 from modulekg_widgets.engine.files.formats.pt2.pt2_graph import (
@@ -47,7 +46,7 @@ class ProgramSignature:
     states: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
-    outputs: list[Any] = field(default_factory=list)
+    outputs: list[object] = field(default_factory=list)
 
 
 def is_pt2(archive: ZipArchive) -> bool:
@@ -103,7 +102,7 @@ def _models(archive: ZipArchive) -> list[str]:
     return sorted(found, key=lambda name: (name != "models/model.json", name))
 
 
-def _parsed(archive: ZipArchive, member: str) -> Any:
+def _parsed(archive: ZipArchive, member: str) -> object:
     content = archive.read(member, MAX_JSON_BYTES)
     objects, lists, values = map(content.count, (b"{", b"[", b","))
     parsed = objects * _OBJECT_BYTES + lists * _LIST_BYTES + values * _VALUE_BYTES
@@ -116,7 +115,7 @@ def _parsed(archive: ZipArchive, member: str) -> Any:
     return parse_json(content, ModelFileError, MAX_PARTS)
 
 
-def _signature(signature: Mapping[str, Any]) -> ProgramSignature:
+def _signature(signature: Mapping[str, object]) -> ProgramSignature:
     found = ProgramSignature()
     for entry in as_list(signature.get("input_specs")):
         for kind, spec in as_mapping(entry).items():
@@ -142,7 +141,7 @@ class _ArchiveTensors:
         self._archive, self._allowance, self._signature = archive, allowance, signature
         self.warnings: list[str] = []
 
-    def tensors(self, model: str, values: Mapping[str, Any]) -> tuple[TensorRecord, ...]:
+    def tensors(self, model: str, values: Mapping[str, object]) -> tuple[TensorRecord, ...]:
         """Returns the tensors that the archive lists, and those that only the program has."""
         found: dict[str, TensorRecord] = {}
         for folder, kind, role in (
@@ -161,7 +160,9 @@ class _ArchiveTensors:
                 found[name] = self._record(name, as_mapping(values[value]), None, self._signature.roles[name])
         return tuple(found.values())
 
-    def _add(self, found: dict[str, TensorRecord], name: str, entry: Mapping[str, Any], folder: str, role: str) -> None:
+    def _add(
+        self, found: dict[str, TensorRecord], name: str, entry: Mapping[str, object], folder: str, role: str
+    ) -> None:
         role = self._signature.roles.get(name, "parameter" if entry.get("is_param") else role)
         meta = entry.get("tensor_meta")
         if entry.get("use_pickle"):
@@ -170,7 +171,7 @@ class _ArchiveTensors:
             member = None if entry.get("use_pickle") else folder + as_text(entry["path_name"])
             found[name] = self._record(name, as_mapping(meta), member, role)
 
-    def _record(self, name: str, meta: Mapping[str, Any], member: str | None, role: str) -> TensorRecord:
+    def _record(self, name: str, meta: Mapping[str, object], member: str | None, role: str) -> TensorRecord:
         self._allowance.charge(TENSOR_COST + len(name))
         shape, size = fixed_shape(meta), itemsize_of(meta.get("dtype"))
         strides = fixed_shape(meta, "strides")
@@ -183,7 +184,7 @@ class _ArchiveTensors:
         self,
         name: str,
         member: str,
-        meta: Mapping[str, Any],
+        meta: Mapping[str, object],
         layout: tuple[tuple[int, ...], tuple[int, ...] | None],
         size: int,
     ) -> int | None:
@@ -214,7 +215,7 @@ def _contiguous(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...
     return tuple(reversed(strides))
 
 
-def _metadata(program: Mapping[str, Any]) -> dict[str, PlainValue]:
+def _metadata(program: Mapping[str, object]) -> dict[str, PlainValue]:
     version = as_mapping(program.get("schema_version"))
     told: dict[str, PlainValue] = {
         "producer": f"torch {abbreviate_text(as_text(program.get('torch_version', '')))}".strip(),
@@ -229,11 +230,11 @@ def _metadata(program: Mapping[str, Any]) -> dict[str, PlainValue]:
     return {key: value for key, value in told.items() if value}
 
 
-def _first(program: Mapping[str, Any], key: str) -> list[tuple[str, Any]]:
+def _first(program: Mapping[str, object], key: str) -> list[tuple[str, object]]:
     return [entry for entry, _ in zip(as_mapping(program.get(key)).items(), range(100), strict=False)]
 
 
-def _range(name: str, limits: Mapping[str, Any]) -> str:
+def _range(name: str, limits: Mapping[str, object]) -> str:
     low, high = abbreviate_value(limits.get("min_val")), abbreviate_value(limits.get("max_val"))
     return f"{name} from {0 if low is None else low}" + ("" if high is None else f" to {high}")
 

@@ -44,14 +44,14 @@ _MAX_EXPRESSION = 400  # characters of an expression
 _CALL_NUMBER = re.compile(r"@\d{1,9}(?=\.|\Z)")
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Returns the value if it is a string; raises `ValueError` otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} stands where a text should")
     return value
 
 
-def as_mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: object) -> Mapping[str, object]:
     """Returns the value if it is a JSON object, an empty dict for null; raises `ValueError` otherwise."""
     if value is None:
         return {}
@@ -60,7 +60,7 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def as_list(value: Any) -> Sequence[Any]:
+def as_list(value: object) -> Sequence[object]:
     """Returns the value if it is a list, an empty one for null; raises `ValueError` otherwise."""
     if value is None:
         return []
@@ -69,7 +69,7 @@ def as_list(value: Any) -> Sequence[Any]:
     return value
 
 
-def as_integer(value: Any) -> int:
+def as_integer(value: object) -> int:
     """Returns the value if it is an integer in the range of sizes and offsets; raises `ValueError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_SIZE:
         raise ValueError("something else stands where a whole number should")
@@ -88,7 +88,7 @@ def itemsize_of(number: Any) -> int:
     return PT2_DTYPES.get(number, ("", 0))[1]
 
 
-def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
+def fixed_shape(meta: Mapping[str, object], key: str = "sizes") -> tuple[int, ...]:
     """Returns sizes or strides that must be integers, as those of weights."""
     shape = tuple(as_integer(as_mapping(size)["as_int"]) for size in _dimensions(meta, key))
     if any(size < 0 for size in shape) or math.prod(shape) > _MAX_SIZE:
@@ -96,7 +96,7 @@ def fixed_shape(meta: Mapping[str, Any], key: str = "sizes") -> tuple[int, ...]:
     return shape
 
 
-def value_of(meta: Mapping[str, Any]) -> ValueRecord:
+def value_of(meta: Mapping[str, object]) -> ValueRecord:
     """Returns shape and dtype of a value; symbolic sizes are strings."""
     return ValueRecord(tuple(_size(size) for size in _dimensions(meta, "sizes")), dtype_of(meta.get("dtype")))
 
@@ -111,14 +111,14 @@ def module_path(name: str) -> str:
     return _CALL_NUMBER.sub("", name)
 
 
-def _dimensions(meta: Mapping[str, Any], key: str) -> Sequence[Any]:
+def _dimensions(meta: Mapping[str, object], key: str) -> Sequence[object]:
     dimensions = as_list(meta.get(key))
     if len(dimensions) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(dimensions):,} dimensions")
     return dimensions
 
 
-def _size(size: Any) -> int | str:
+def _size(size: object) -> int | str:
     size = as_mapping(size)
     if "as_int" in size:
         return as_integer(size["as_int"])
@@ -139,7 +139,7 @@ class CallArguments:
 
     values: list[str] = field(default_factory=list)
     settings: dict[str, PlainValue] = field(default_factory=dict)
-    graphs: list[Mapping[str, Any]] = field(default_factory=list)
+    graphs: list[Mapping[str, object]] = field(default_factory=list)
     before_operands: int = 0
 
 
@@ -159,20 +159,20 @@ class ProgramReader:
         self._values: dict[str, ValueRecord] = {}
         self._stacks: dict[str, str] = {}
 
-    def graph(self, graph: Mapping[str, Any], inputs: list[str], outputs: list[Any]) -> OperatorGraph:
+    def graph(self, graph: Mapping[str, object], inputs: list[str], outputs: list[object]) -> OperatorGraph:
         """Returns the graph; `inputs` are names of user inputs, `outputs` the output arguments."""
         taken = tuple(self._define(name, self._top) for name in inputs)
         self._run(graph, self._top, "", 0)
         given = [self._top[name] for argument in outputs for name in value_names(argument)]
         return OperatorGraph(tuple(self._operators), taken, tuple(given), self._values)
 
-    def modules(self, calls: Any) -> tuple[FileModuleRecord, ...]:
+    def modules(self, calls: object) -> tuple[FileModuleRecord, ...]:
         """Returns the modules that the program calls, and those of its operators, with classes."""
         for call in as_list(calls):
             self._modules.add(module_path(as_text(as_mapping(call)["fqn"])))
         return self._modules.parts()
 
-    def _run(self, graph: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> list[str]:
+    def _run(self, graph: Mapping[str, object], scope: NameScope, module: str, depth: int) -> list[str]:
         """Add the operators of a graph; returns the names of its outputs."""
         for node in as_list(graph.get("nodes")):
             self._node(as_mapping(node), scope, module, depth)
@@ -183,7 +183,7 @@ class ProgramReader:
                 self._values[unique] = value_of(as_mapping(meta))
         return [scope[name] for argument in as_list(graph.get("outputs")) for name in value_names(argument)]
 
-    def _node(self, node: Mapping[str, Any], scope: NameScope, module: str, depth: int) -> None:
+    def _node(self, node: Mapping[str, object], scope: NameScope, module: str, depth: int) -> None:
         self._allowance.charge(OPERATOR_COST)
         metadata = as_mapping(node.get("metadata"))
         target = as_text(node["target"]).removeprefix(_PREFIX)
@@ -211,7 +211,7 @@ class ProgramReader:
         unique = scope[name] = self._allowance.name(self._given.unique(name))
         return unique
 
-    def _arguments(self, node: Mapping[str, Any], scope: NameScope) -> CallArguments:
+    def _arguments(self, node: Mapping[str, object], scope: NameScope) -> CallArguments:
         found = CallArguments()
         for place, entry in enumerate(as_list(node.get("inputs"))):
             self._allowance.charge(ATTRIBUTE_COST)
@@ -229,7 +229,7 @@ class ProgramReader:
         return found
 
     def _subgraph(
-        self, argument: Mapping[str, Any], called: CallArguments, scope: NameScope, module: str, depth: int
+        self, argument: Mapping[str, object], called: CallArguments, scope: NameScope, module: str, depth: int
     ) -> list[str]:
         if depth >= MAX_DEPTH:
             raise ValueError(f"it has more than {MAX_DEPTH} graphs within graphs")
@@ -260,7 +260,7 @@ class ProgramReader:
         return path
 
 
-def value_names(argument: Any, depth: int = 0) -> Iterator[str]:
+def value_names(argument: object, depth: int = 0) -> Iterator[str]:
     """Returns the names of the values in an argument: tensors, lists of them, and symbolic sizes."""
     if depth > MAX_DEPTH:
         raise ValueError("arguments are nested too deep")
@@ -286,12 +286,12 @@ _HOLDERS = {
 }  # fmt: skip
 
 
-def _named(name: Any) -> Iterator[str]:
+def _named(name: object) -> Iterator[str]:
     if name:
         yield as_text(name)
 
 
-def _setting(argument: Mapping[str, Any]) -> PlainValue:
+def _setting(argument: Mapping[str, object]) -> PlainValue:
     """An argument that is no value, as a plain setting; None for a value."""
     for kind, value in argument.items():
         if kind in _NUMBERED:
