@@ -381,7 +381,7 @@ class PermutationProof:
         for at, term in enumerate(self.axes.inference.dims(node)):
             order = permuted_positions(term, orders)
             if value.shape[at] > 1 and not np.array_equal(order, np.arange(len(order))):
-                value = value.index_select(at, torch.as_tensor(order).to(value.device))
+                value = value.index_select(at, torch.as_tensor(order, device=value.device))
         return value
 
     def _wrong_ones(self, axes: list[Axis]) -> dict[Axis, float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -128,12 +129,22 @@ def editor_block_scores(
     graph: Dataflow, blocks: Sequence[ResidualBlock], batches: Iterable[object] | None
 ) -> BlockScores:
     """Block influence on the first batches, else the mean square of the weights; larger is more important."""
-    importances: list[tuple[str, Callable[[], object]]] = [(WEIGHTS, lambda: WEIGHTS)]
+    importances: list[tuple[str, object]] = [(WEIGHTS, WEIGHTS)]
     if batches is not None:
-        importances.insert(0, (INFLUENCE, lambda: BlockInfluence(list(itertools.islice(batches, MAX_BATCHES)))))
-    for name, make in importances if blocks else ():
+        importances.insert(0, (INFLUENCE, BlockInfluence(_FirstBatches(batches))))
+    for name, importance in importances if blocks else ():
         try:
-            return BlockScores(name, block_scores(graph, blocks, make()))
+            return BlockScores(name, block_scores(graph, blocks, importance))
         except Exception as error:  # noqa: BLE001 - whatever data of the user raise: it is asked for by nobody yet
             log.debug("no %s of blocks: %s", name, error)
     return BlockScores("", {})
+
+
+@dataclass(frozen=True)
+class _FirstBatches:
+    """The first batches of an iterable, drawn where random numbers are put back afterwards."""
+
+    batches: Iterable[object]
+
+    def __iter__(self) -> Iterator[object]:
+        return itertools.islice(iter(self.batches), MAX_BATCHES)
