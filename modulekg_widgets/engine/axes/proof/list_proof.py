@@ -185,7 +185,8 @@ class ListProof:
         @contextmanager
         def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Generator[None, None, None]:
             led = [
-                (held[node.label], offset[torch.as_tensor(orders[axis], device=offset.device)] if axis in orders else offset)
+                (held[node.label], offset.index_select(0, torch.as_tensor(orders[axis], device=offset.device))
+                 if axis in orders else offset)
                 for axis, offset in offsets.items() for node, _ in router_weights(axis)
             ]  # fmt: skip
             with ExitStack() as stack:
