@@ -117,7 +117,7 @@ class ConfigComparison:
 
 @dataclass
 class _Limits:
-    """What was learnt of a configuration besides its equations."""
+    """Limits of a configuration besides its equations."""
 
     fixed: set[NumberEffect] = field(default_factory=set)  # numbers that stay as they are
     whole: set[Term] = field(default_factory=set)
@@ -179,7 +179,7 @@ class _ConfigPlanner:
         return read_dims(self.free, self.numbers)
 
     def constraints(self) -> ConfigConstraints:
-        """What the configuration ties and what it leaves whole."""
+        """The axes that the configuration ties, and those that stay whole."""
         cut = set(self.terms)
         self.numbers.explain({
             key: (term.size, *_part_sizes(term))
@@ -251,7 +251,7 @@ class _ConfigPlanner:
         wanted = comparison.cut_signature(plan)
         change, built = self.numbers.fitting(wanted, unused_facts(planner.graph, wanted.facts))
         if built is None:
-            return _CheckedPlan(plan, change, [], describe_mismatch([]))
+            return _CheckedPlan(plan, change, [], describe_mismatch([], self.numbers.refusal(change)))
         plan, others = comparison.compare(planner, plan, built, wanted)
         return _CheckedPlan(plan, change, others, describe_mismatch(others) if others else "")
 
@@ -303,7 +303,9 @@ class _ConfigPlanner:
                             if 1 < each.value < number.value and number.value % each.value == 0]  # fmt: skip
                 step = math.lcm(*divisors)
                 for term in self._counted_by(number):
-                    if term.size % step == 0:
+                    if term.size == step:
+                        self.limits.whole.add(term)
+                    elif term.size % step == 0:
                         self.limits.steps[term] = step
 
     def _tie_numbers(self, checked: _CheckedPlan) -> None:

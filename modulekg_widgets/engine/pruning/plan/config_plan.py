@@ -138,7 +138,10 @@ def _built(numbers: ConfigNumbers, change: Mapping[ConfigPath, Any]) -> Candidat
                    if type(now := value_at(numbers.origin.config, path)) is int and now % value]  # fmt: skip
         hint = "numbers that divide one another as before, as heads the width"
         named = f", for {'.'.join(map(str, divided[0]))} a part of what it is now" if divided else ""
-        raise CutError(f"config=…: the library builds no model with {printable(said)}: give {hint}{named}")
+        raise CutError(
+            f"config=…: the library builds no model with {printable(said)}: {numbers.refusal(change)}: "
+            f"give {hint}{named}"
+        )
     before, after = numbers.base.facts, built.signature.facts
     shorter = next((key for key in before if key[0] == "length" and before[key] != after.get(key)), None)
     if shorter is not None and any(key[0] == "size" and key not in after for key in before):
@@ -155,7 +158,7 @@ def _built(numbers: ConfigNumbers, change: Mapping[ConfigPath, Any]) -> Candidat
 def _axis_counts(
     axes: Axes, dims: Mapping[FactKey, Term], built: CandidateConfig, whole_heads: bool
 ) -> dict[Term, int]:
-    """How many indices of each axis remain, dimension by dimension: those first that have one open axis."""
+    """The counts of indices that remain of each axis, by dimensions: those first that have one open axis."""
     facts = built.signature.facts
     waiting = {key: parts for key, term in dims.items() if (parts := factors(term, set(atoms(term)))) is not None}
     found: dict[Term, int] = {}

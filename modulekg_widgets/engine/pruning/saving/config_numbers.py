@@ -66,7 +66,7 @@ class NumberEffect:
                      if abs(new - old * (self.tried / self.value) ** power) < EXACT * new), None)  # fmt: skip
 
     def factor(self, key: FactKey, number: float) -> float | None:
-        """What a size is multiplied by for another value of the number; None if it is no power of it."""
+        """The factor of a size for another value of the number; None if the size is no power of it."""
         power = 0 if number == self.value else self.exponent(key)
         return None if power is None else (number / self.value) ** power
 
@@ -131,6 +131,14 @@ class ConfigNumbers:
                 continue
             return CandidateConfig(document, made)
         return None
+
+    def refusal(self, change: ConfigChange) -> str:
+        """The library's own words on a configuration that it refuses, in one line; "" if it takes it."""
+        try:
+            build_with_empty_weights(self.origin.with_config(changed_config(self.origin.config, change)).build)
+        except Exception as error:  # noqa: BLE001 - of the library, whatever it checks
+            return printable(" ".join(str(error).split()) or type(error).__name__, 200)
+        return ""
 
     # --------------------------------------------------------- what follows a number
 
@@ -385,10 +393,10 @@ def fitting_config(
     unlike = differing_layers(numbers.base, wanted)
     if unlike:
         return ConfigFit(None, f"the layers differ, which no configuration says: {printable(unlike)}")
-    found = numbers.fitting(wanted).built
+    change, found = numbers.fitting(wanted)
     others = [] if found is None else mismatches(found, wanted, value_of)
     if found is None or others:
-        return ConfigFit(None, describe_mismatch(others))
+        return ConfigFit(None, describe_mismatch(others, numbers.refusal(change)))
     changed = ", ".join(_change_texts(origin.config, found.config)) or "nothing"
     return ConfigFit(origin.with_config(found.config), f"changed in the configuration: {changed}")
 
@@ -402,10 +410,10 @@ def mismatches(
     return different or [*read, *computed_differences(built.signature, wanted, value_of)]
 
 
-def describe_mismatch(others: Sequence[FactKey]) -> str:
-    """The first mismatch as text; none if the library refused the numbers."""
+def describe_mismatch(others: Sequence[FactKey], refusal: str = "") -> str:
+    """The first mismatch as text; if there is none, the library's refusal of the numbers."""
     if not others:
-        return "the library refuses the configuration of the wanted sizes"
+        return f"the library refuses the configuration of the wanted sizes{refusal and f': {refusal}'}"
     kind, *where = others[0]
     name = ".".join(str(part) for part in where)
     if kind == READ:
