@@ -3,6 +3,7 @@
 `nested_code(code)` lists a code object and those of the functions and classes inside it; `code_names(code)` tells the
 names in one of them. Both are cached by the code, so that asking again costs a lookup. Isolated runs learn here which
 globals they must copy, traces which attributes a forward may assign, fingerprints which globals a function depends on.
+`has_unused_result(code, at)` tells a call that is a statement of its own, as `x.add_(1)`.
 """
 
 from __future__ import annotations
@@ -72,6 +73,14 @@ def nested_code(code: CodeType) -> tuple[CodeType, ...]:
     """Returns a code object and those of all functions and classes inside it, from the outside in."""
     inner = [nested_code(part) for part in code.co_consts if isinstance(part, CodeType)]
     return (code, *(each for parts in inner for each in parts))
+
+
+@lru_cache(maxsize=4096)
+def has_unused_result(code: CodeType, at: int) -> bool:
+    """True if the call at a bytecode offset is a statement, whose result is discarded."""
+    instructions = list(dis.get_instructions(code))
+    following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
+    return following < len(instructions) and instructions[following].opname == "POP_TOP"
 
 
 def closure_values(function: FunctionType) -> Iterator[object]:

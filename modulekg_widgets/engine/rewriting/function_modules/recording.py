@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dis
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TypeVar
 
 import torch
@@ -25,6 +23,7 @@ from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     function_name,
 )
 from modulekg_widgets.engine.rewriting.function_modules.interception import ForwardInterceptor, ForwardRun
+from modulekg_widgets.engine.torch_runtime.bytecode import has_unused_result
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
@@ -206,7 +205,7 @@ class _Recording(ForwardRun):
         if is_operation(function, result):
             call.end, call.result = self.recorded.operators, self._layouts(result)
             writes = result is None or any(result is value for value in (*args, *kwargs.values()))
-            call.is_side_effect = writes and (result is None or _is_statement(frame.f_code, frame.f_lasti))
+            call.is_side_effect = writes and (result is None or has_unused_result(frame.f_code, frame.f_lasti))
             self.calls.append(call)
         return result
 
@@ -231,14 +230,6 @@ def _writes(function: Function) -> bool:
     overload = function.default if isinstance(function, OpOverloadPacket) else function
     schema = getattr(overload, SCHEMA, None)
     return schema is not None and schema.is_mutable
-
-
-@lru_cache(maxsize=4096)
-def _is_statement(code: CodeType, at: int) -> bool:
-    """True if the call at a bytecode offset is a statement, whose result is discarded."""
-    instructions = list(dis.get_instructions(code))
-    following = next((number for number, one in enumerate(instructions, 1) if one.offset == at), len(instructions))
-    return following < len(instructions) and instructions[following].opname == "POP_TOP"
 
 
 # -------------------- Call sites: the places in a forward that call functions, each with one name
