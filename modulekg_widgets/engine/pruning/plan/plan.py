@@ -14,12 +14,12 @@ from modulekg_widgets.engine.pruning.plan.config_constrained import config_const
 from modulekg_widgets.engine.pruning.plan.config_plan import plan_for_config
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
 from modulekg_widgets.engine.pruning.plan.selection.request import (
     UNIFORM,
     AxisSelector,
     ConfigSizes,
     Importance,
+    Limit,
     PerAxis,
     Request,
 )
