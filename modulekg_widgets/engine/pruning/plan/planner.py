@@ -5,7 +5,7 @@ importance, and turns a ratio into counts or solves for a target (`target_solver
 `repair` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
 model. The result is a `PruningPlan` with edits, corrections, sizes and notes. Its parts are cached
 properties, computed when they are needed. Blocks are removed before, in `block_removal`; uniform
-layers by the configuration are handled in `config_constrained`.
+layers by the configuration are handled in `uniform_plan`.
 """
 
 from __future__ import annotations
