@@ -115,6 +115,19 @@ def circles(graph: Graph) -> list[list[str]]:
     return sorted(found)
 
 
+def floors(graph: Graph, package: str) -> dict[str, int]:
+    """The floor of each module of a package: 1 with no import inside of it, else one above the highest imported."""
+    inside = {module for module in graph if module == package or module.startswith(f"{package}.")}
+    found: dict[str, int] = {}
+
+    def floor(module: str) -> int:
+        if module not in found:
+            found[module] = 1 + max((floor(target) for target in graph[module] if target in inside), default=0)
+        return found[module]
+
+    return {module: floor(module) for module in sorted(inside)}
+
+
 def packages_of(package: Path) -> dict[str, Path]:
     """The package and its sub-packages: dotted name → folder."""
     return {name: path.parent for name, path in modules_of(package).items() if path.name == "__init__.py"}

@@ -1,13 +1,14 @@
-"""No circle of imports: not between files, and not between what lies directly in a package; lazy imports count."""
+"""No circle of imports, neither of files nor of folders, and no long chain of them; lazy imports count."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from architecture.python_sources import circles, circles_of_folders, import_graph
+from architecture.python_sources import circles, circles_of_folders, floors, import_graph
 
 PACKAGE = Path(__file__).resolve().parents[2] / "modulekg_widgets"
+MAX_FLOORS = {"modulekg_widgets.engine.pruning.plan": 8}  # package → files in its longest chain of imports
 
 
 def test_no_files_import_one_another_in_a_circle() -> None:
@@ -16,6 +17,14 @@ def test_no_files_import_one_another_in_a_circle() -> None:
 
 def test_no_folders_import_one_another_in_a_circle() -> None:
     assert circles_of_folders(PACKAGE) == {}
+
+
+@pytest.mark.parametrize("package", MAX_FLOORS)
+def test_a_package_has_few_floors(package: str) -> None:
+    found = floors(import_graph(PACKAGE), package)
+    too_high = {module: floor for module, floor in found.items() if floor > MAX_FLOORS[package]}
+    assert found
+    assert too_high == {}
 
 
 # ------------------------------------------------ the checks, on packages that are made up
@@ -99,6 +108,23 @@ def test_a_package_that_its_own_parts_import_is_in_a_circle(house: Path) -> None
 def test_two_circles_that_touch_are_one_and_others_are_not() -> None:
     graph = {"a": {"b"}, "b": {"a", "c"}, "c": {"b"}, "d": {"e"}, "e": {"d", "a"}, "f": {"a", "d"}}
     assert circles(graph) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_floors_are_the_longest_chain_of_imports_within_a_package(house: Path) -> None:
+    graph = import_graph(house)
+    assert floors(graph, "house.engine.high") == {
+        "house.engine.high": 1,
+        "house.engine.high.roof": 1,  # what it imports lies outside
+        "house.engine.high.top": 2,
+    }
+    assert max(floors(graph, "house").values()) == 5
+    assert floors(graph, "house")["house.engine.low.ground"] == 1
+
+
+def test_an_import_for_types_alone_is_a_floor(tmp_path: Path, house: Path) -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.engine.high.top import x"
+    written(house, {"engine/high/flag": text})
+    assert floors(import_graph(house), "house.engine.high")["house.engine.high.flag"] == 3
 
 
 def test_a_long_chain_is_no_matter_of_depth() -> None:

@@ -15,8 +15,9 @@ from modulekg_widgets.engine.profiling import timing
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
 from modulekg_widgets.engine.pruning import latency
 from modulekg_widgets.engine.pruning.cut.edits import Edits
-from modulekg_widgets.engine.pruning.plan.targets import latency_target
-from modulekg_widgets.engine.pruning.plan.targets.latency_target import LatencySearch, Proposal
+from modulekg_widgets.engine.pruning.plan import planner
+from modulekg_widgets.engine.pruning.plan.targets import target_solver
+from modulekg_widgets.engine.pruning.plan.targets.latency_search import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
 from tracing.samples import unchanged
 
@@ -300,10 +301,10 @@ def test_what_cannot_be_measured() -> None:
 
 def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
-    monkeypatch.setattr(latency_target, "STEPS", (1,))
+    monkeypatch.setattr(planner, "STEPS", (1,))
     model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
     graph = mk.trace(model, torch.randn(8, 16))
-    monkeypatch.setattr(latency_target.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain
+    monkeypatch.setattr(target_solver.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain
     with unchanged(model):
         plan = mk.plan(graph, target={"latency": 0.5})
     assert plan.latency is not None

@@ -12,8 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solve
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 from modulekg_widgets.engine.pruning.plan.sizes import operator_costs
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from pruning.target_samples import Net, left, three_layers

@@ -15,7 +15,7 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
-from modulekg_widgets.engine.pruning.plan.config_constrained import (
+from modulekg_widgets.engine.pruning.plan.configured_model import (
     ConfigComparison,
     factors,
     numbers_of_model,
@@ -52,7 +52,7 @@ def plan_for_config(graph: DataflowGraph, request: Request) -> PruningPlan:
     refusal: CutError | None = None
     for whole_heads in (True, False):
         try:
-            counts = _axis_counts(planner.axes, read_dims(planner, numbers), built, whole_heads)
+            counts = _axis_counts(planner.axes, read_dims(planner.graph, numbers), built, whole_heads)
             plan = _plan_of_counts(planner, counts, comparison, built)
         except CutError as error:
             refusal = refusal or error
@@ -67,7 +67,7 @@ def _plan_of_counts(
 ) -> PruningPlan:
     """The plan that leaves these counts; raises `CutError` if it does not leave the built model."""
     other = planner.with_counts(counts)
-    plan, differences = comparison.compare(other, other.plan(), built)
+    plan, differences = comparison.compare(other.with_unused_parameters, other.plan(), built)
     if differences:
         here, there = comparison.cut_signature(plan).facts, built.signature.facts
         listed = "; ".join(

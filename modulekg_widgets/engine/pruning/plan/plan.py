@@ -10,19 +10,19 @@ from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, printable
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.pruning.plan.block_removal import plan_with_blocks
-from modulekg_widgets.engine.pruning.plan.config_constrained import config_constrained_plan
 from modulekg_widgets.engine.pruning.plan.config_plan import plan_for_config
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.plan.selection.limits import Limit
 from modulekg_widgets.engine.pruning.plan.selection.request import (
     UNIFORM,
     AxisSelector,
     ConfigSizes,
     Importance,
+    Limit,
     PerAxis,
     Request,
 )
+from modulekg_widgets.engine.pruning.plan.uniform_plan import uniform_plan
 
 Item = TypeVar("Item")
 
@@ -185,4 +185,4 @@ def _plan_axes(graph: DataflowGraph, request: Request) -> PruningPlan:
     if request.config is not None:
         return plan_for_config(graph, request)
     planner = Planner(graph, request)
-    return config_constrained_plan(planner) if request.layers == UNIFORM else planner.plan()
+    return uniform_plan(planner) if request.layers == UNIFORM else planner.plan()

@@ -1,11 +1,11 @@
 """Makes one pruning plan for a request.
 
 The planner chooses the trace and the axes (`axis_choice`), ties axes of repeated layers, ranks indices by
-importance, and turns a ratio into counts or solves for a target (`target_solver`, `latency_target`).
+importance, and turns a ratio into counts or solves for a target (`target_solver`).
 `repair` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
 model. The result is a `PruningPlan` with edits, corrections, sizes and notes. Its parts are cached
 properties, computed when they are needed. Blocks are removed before, in `block_removal`; uniform
-layers by the configuration are handled in `config_constrained`.
+layers by the configuration are handled in `uniform_plan`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair, outp
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
-from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, Counts, Floats, Ints, round_up
+from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints, round_up
 from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis, explicit_axes, extend_to_groups
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
@@ -43,6 +43,7 @@ from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import (
 )
 from modulekg_widgets.engine.pruning.plan.selection.request import (
     LATENCY,
+    LOCAL,
     UNIFORM,
     Request,
     check_model_unchanged,
@@ -62,10 +63,11 @@ from modulekg_widgets.engine.pruning.plan.targets.infeasible import (
     too_slow_message,
     unreachable_message,
 )
-from modulekg_widgets.engine.pruning.plan.targets.latency_target import STEPS, LatencyTarget, target_goals
+from modulekg_widgets.engine.pruning.plan.targets.latency_search import STEPS
 from modulekg_widgets.engine.pruning.plan.targets.ranking import IndexRanking, local_exponents
-from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE, SizeSearch
-from modulekg_widgets.engine.pruning.plan.targets.target_solver import TargetSolution, TargetSolver
+from modulekg_widgets.engine.pruning.plan.targets.size_search import SizeSearch
+from modulekg_widgets.engine.pruning.plan.targets.target_solution import TOLERANCE, TargetSolution
+from modulekg_widgets.engine.pruning.plan.targets.target_solver import LatencyTarget, TargetSolver, target_goals
 from modulekg_widgets.engine.pruning.plan.unused_parameters import UnusedParameterEdits, unused_parameter_notes
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 

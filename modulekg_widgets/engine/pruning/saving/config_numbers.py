@@ -2,7 +2,7 @@
 
 No key is known by name. Each number that may matter is changed once, and the model is built from it with
 empty weights: the sizes that differ are those that the number says, and the ratio tells how (`NumberEffect`).
-From that follow the axes that one number ties (`plan/config_constrained`) and, the other way round, the
+From that follow the axes that one number ties (`plan/uniform_plan`) and, the other way round, the
 numbers for wanted sizes (`ConfigNumbers.fitting`), which one more model proves.
 
 `explain(sizes)` tries as few numbers as it can: those that equal a size or a part of it, one by one, and

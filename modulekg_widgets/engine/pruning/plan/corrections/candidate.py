@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.selection.shared_size import Attribute
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
+from modulekg_widgets.engine.pruning.plan.selection.size_attributes import Attribute
 
 ATTRIBUTE, CONSTRAINT, PINNED, SCALE, OUTPUT = "attribute", "tie", "whole", "scale", "output"  # as plan files have them
 

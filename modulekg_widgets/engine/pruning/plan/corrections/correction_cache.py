@@ -11,8 +11,8 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import CONSTRAIN
 from modulekg_widgets.engine.pruning.plan.corrections.corrections import Corrections
 from modulekg_widgets.engine.pruning.plan.corrections.dim_locations import DimLocation, dim_at, locate_dim
 from modulekg_widgets.engine.pruning.plan.corrections.size_conflict import SizeConflict
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult, Mismatch
+from modulekg_widgets.engine.pruning.plan.selection.selection import SizeConstraint
 
 CodeLine = tuple[type, str]  # a class of modules, and the line of its code
 

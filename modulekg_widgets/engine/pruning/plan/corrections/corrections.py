@@ -20,9 +20,10 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import (
     PlanCandidate,
 )
 from modulekg_widgets.engine.pruning.plan.corrections.dim_locations import dim_at, locate_dim
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solve
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.selection.shared_size import Attribute, shared_size_names
+from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
+from modulekg_widgets.engine.pruning.plan.selection.shared_size import shared_size_names
+from modulekg_widgets.engine.pruning.plan.selection.size_attributes import Attribute
 
 MAX_NAMES = 6
 

@@ -16,9 +16,9 @@ from modulekg_widgets.engine.pruning.plan.corrections.size_conflict import (
     constraint_candidates,
     equal_parts,
 )
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
-from modulekg_widgets.engine.pruning.plan.selection.shared_size import Attribute, attributes_of
+from modulekg_widgets.engine.pruning.plan.selection.selection import SizeConstraint
+from modulekg_widgets.engine.pruning.plan.selection.size_attributes import Attribute, attributes_of
 
 MAX_SMALL_GROUP = 6
 Option = TypeVar("Option")

@@ -10,8 +10,8 @@ from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.terms.term_positions import adjacent_summands, subterms
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch, SizeRequest
+from modulekg_widgets.engine.pruning.plan.selection.selection import SizeConstraint
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
 
 

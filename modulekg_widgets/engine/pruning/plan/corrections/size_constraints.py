@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, SUM, Term, find, flattened_parts
-from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
+from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 
 TIME_LIMIT = 10.0  # for one solution
-
-
-@dataclass(frozen=True, slots=True)
-class SizeConstraint:
-    """A constraint on sizes: `size(left) · times == size(right)`, or `size(left) == times`."""
-
-    left: Term
-    right: Term | None
-    times: int = 1
-
-    def is_met(self, selection: Selection) -> bool:
-        """True if a selection meets the constraint."""
-        if self.right is None:
-            return selection.size(self.left) == self.times
-        return selection.size(self.left) * self.times == selection.size(self.right)
 
 
 LinearForm = tuple[float, dict[Term, float]]  # a constant, and how often each axis's count comes in

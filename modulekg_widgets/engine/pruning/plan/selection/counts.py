@@ -6,20 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.pruning.plan.selection.limits import DEFAULT_FLOOR, DEFAULT_TARGET_FLOOR, Limits
-from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Ints, Proportions
+from modulekg_widgets.engine.pruning.plan.selection.request import GLOBAL, LOCAL
+from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Floats, Ints, Proportions
 from modulekg_widgets.engine.tracing.dataflow import split_name
 
-Scores = Mapping[Term, NDArray[np.float64]]
-Floats = NDArray[np.float64]
-LOCAL = "local"
+Scores = Mapping[Term, Floats]
 MAX_AXIS_FACTOR = 1.5  # times the share that goes of all axes; of 1.2 … 2 what serves a ResNet, a ViT and an LSTM
 WEAK_SCORE = 0.5  # of the mean score of an axis: what is below may go beyond that
-SCOPES = (LOCAL, "global", "isomorphic")
 
 
 def removed_count(size: int, ratio: float) -> int:
@@ -136,7 +133,7 @@ class Counts:
     def _groups(self, scope: str) -> list[Ints]:
         if scope == LOCAL or not self.chosen:
             return []
-        if scope == "global":
+        if scope == GLOBAL:
             return [np.arange(len(self.chosen))]
         kinds: dict[object, list[int]] = {}
         for at, axis in enumerate(self.chosen):
@@ -188,7 +185,7 @@ class GroupArrays:
         count = len(self._total)
         return [np.flatnonzero(self._group == number) for number in range(count)]
 
-    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(self, values: Floats) -> Floats:
         """The mean over its group, for every axis."""
         if not self._has_groups:
             return values

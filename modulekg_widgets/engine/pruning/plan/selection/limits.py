@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.terms.algebra import Term
 from modulekg_widgets.engine.axes.terms.index_semantics import MinimumCount
 from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.pruning.plan.selection.request import Limit
 from modulekg_widgets.engine.pruning.plan.selection.selection import Proportions
 
-Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
 DEFAULT_FLOOR = 0.1  # of what an axis has: a common ranking takes no layer away altogether
 DEFAULT_TARGET_FLOOR = 0.05  # where it spends a target: MiniLM does without nearly all of its feed-forward layers
 
@@ -111,19 +110,6 @@ def _limits_by_axis(
             why = next((axis.frozen for axis in axes if axis.frozen), "it is no axis that only=… and keep=… leave")
             raise CutError(f"ceiling: the plan cuts no axis of {printable(str(key))!r}: {printable(why, 300)}")
     return found
-
-
-def check_limit(name: str, limit: object) -> None:
-    """Raise `CutError` unless a limit is a share, a count, or a mapping to these."""
-    entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
-    for key, value in entries:
-        where = name if key is None else f"{name}[{printable(str(key))!r}]"
-        is_share = isinstance(value, float) and 0 <= value <= 1
-        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if not (is_share or is_count):
-            raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
-        if name == "ceiling" and value == 0:
-            raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")
 
 
 def _index_count(name: str, value: float | int, axis: Axis) -> int:

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import OUTER_ROLES
 from modulekg_widgets.engine.pruning.plan.selection.selection import NO_PROPORTIONS, Proportion, Proportions
-from modulekg_widgets.engine.pruning.plan.selection.shared_size import attributes_of
+from modulekg_widgets.engine.pruning.plan.selection.size_attributes import attributes_of
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 
 # -------------------- Axes that are tied by a model's configuration, as one number is the size of several axes

@@ -13,14 +13,15 @@ from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
-from modulekg_widgets.engine.pruning.plan.selection.counts import LOCAL, SCOPES
-from modulekg_widgets.engine.pruning.plan.selection.limits import Limit, check_limit
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
 Importance = str | Callable[..., object] | object
 PerAxis = Mapping[Any, float | Iterable[int]]  # axis, layer or (parameter, dim): ratio or indices
 AxisSelector = str | nn.Module | type | Axis | Iterable[str | nn.Module | type | Axis]
+Limit = float | int | Mapping[Any, float | int]  # a share or a number of indices, of every axis or by axis
 ConfigSizes = Mapping[str, int | Sequence[int]]  # by the keys of a configuration
+LOCAL, GLOBAL = "local", "global"
+SCOPES = (LOCAL, GLOBAL, "isomorphic")
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
 MAX_STEP = 2**31  # of sizes
@@ -36,7 +37,7 @@ class Request:
     per_axis: PerAxis | None = None
     cuts: Sequence[Cut] | None = None
     importance: Importance = "l2"
-    scope: str = "local"
+    scope: str = LOCAL
     only: AxisSelector | None = None
     keep: AxisSelector | None = None
     granularity: str | None = None
@@ -170,3 +171,16 @@ def _is_target(target: object, units: Sequence[str]) -> bool:
             for unit, wanted in target.items()
         )
     )
+
+
+def check_limit(name: str, limit: object) -> None:
+    """Raise `CutError` unless a limit is a share, a count, or a mapping to these."""
+    entries = limit.items() if isinstance(limit, Mapping) else [] if limit is None else [(None, limit)]
+    for key, value in entries:
+        where = name if key is None else f"{name}[{printable(str(key))!r}]"
+        is_share = isinstance(value, float) and 0 <= value <= 1
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not (is_share or is_count):
+            raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
+        if name == "ceiling" and value == 0:
+            raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")

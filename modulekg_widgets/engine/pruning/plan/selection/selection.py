@@ -1,4 +1,4 @@
-"""Selections: the remaining count of each axis, the order of removal, and the axes that lose the same share."""
+"""Selections: the remaining count of each axis, the order of removal, and what ties the counts of several axes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.terms.term_positions import remaining_size
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -142,3 +143,18 @@ class Selection:
             counts={**self.counts, **{atom: atom.size for atom in terms}},
             pinned={**self.pinned, **dict.fromkeys(terms, reason)},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SizeConstraint:
+    """A constraint on sizes: `size(left) · times == size(right)`, or `size(left) == times`."""
+
+    left: Term
+    right: Term | None
+    times: int = 1
+
+    def is_met(self, selection: Selection) -> bool:
+        """True if a selection meets the constraint."""
+        if self.right is None:
+            return selection.size(self.left) == self.times
+        return selection.size(self.left) * self.times == selection.size(self.right)

@@ -15,8 +15,7 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import CONSTRAIN
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats
 from modulekg_widgets.engine.pruning.plan.selection.request import FREE, LATENCY, Request
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
-from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE
-from modulekg_widgets.engine.pruning.plan.targets.target_solver import LATENCY_TOLERANCE, TargetSolution
+from modulekg_widgets.engine.pruning.plan.targets.target_solution import LATENCY_TOLERANCE, TOLERANCE, TargetSolution
 
 UNIT_NAMES = {"params": "parameters", "flops": "FLOPs", "macs": "multiply-adds", "bytes": "bytes",
          "matmul_flops": "FLOPs in matrix products and convolutions"}  # fmt: skip

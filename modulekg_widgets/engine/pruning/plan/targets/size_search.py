@@ -15,13 +15,12 @@ import numpy as np
 
 from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
+from modulekg_widgets.engine.pruning.plan.targets.target_solution import GOOD_ENOUGH, TOLERANCE
 
 RATIO_BISECTIONS = 24  # of the range of ratios: two that differ by less leave the same of every axis
 TILT_BISECTIONS = 12  # of the range of tilts, where several sizes are asked for
 MAX_TILT = 0.98
-TOLERANCE = 0.01  # of the model, between what was asked for and what is left
 FINE_TOLERANCE = 0.0005  # of the model: not worth another step
-GOOD_ENOUGH = 0.002  # of the model: not worth another kind of step, or another dry run
 MAX_EXCHANGES = 30
 MAX_FINAL_EXCHANGES = 3  # of one step for one, where the goals are met already
 SMALL_STEP = 1 / 8  # of an axis

@@ -9,50 +9,38 @@ comes near.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError
+from modulekg_widgets.engine.profiling.timing import LatencyComparison
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PlanCandidate
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints
+from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
-from modulekg_widgets.engine.pruning.plan.targets.size_search import GOOD_ENOUGH, TOLERANCE, SearchContext, SizeSearch
+from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
+from modulekg_widgets.engine.pruning.plan.targets.latency_search import LatencySearch, MeasuredCut, Proposal
+from modulekg_widgets.engine.pruning.plan.targets.size_search import SearchContext, SizeSearch
+from modulekg_widgets.engine.pruning.plan.targets.target_solution import (
+    GOOD_ENOUGH,
+    LATENCY_TOLERANCE,
+    TOLERANCE,
+    TargetSolution,
+)
 
 MAX_ROUNDS = 6  # of search and dry run
 MAX_VERIFICATIONS = 3
-LATENCY_TOLERANCE = 0.1  # of a time that was asked for
 LARGER_RATIOS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the way to everything, where a choice does not do
 log = logging.getLogger("modulekg_widgets")
 
 CountSizes = Callable[[PlanCandidate, DryRunResult], Mapping[str, tuple[float, float]]]
 FixCandidate = Callable[[PlanCandidate], tuple[PlanCandidate, DryRunResult]]
 VerifyCandidate = Callable[[PlanCandidate, PlanCandidate, DryRunResult], tuple[PlanCandidate, DryRunResult]]
-
-
-@dataclass(frozen=True)
-class TargetSolution:
-    """A candidate that runs, and the distance of its sizes from the goals."""
-
-    candidate: PlanCandidate
-    dry_run: DryRunResult
-    sizes: Floats
-    gaps: Floats
-    is_budget: bool = False  # of several goals the tightest is to be met, and the others are kept
-
-    @property
-    def error(self) -> float:
-        """The distance from the goals; sizes above a goal count as far more."""
-        gaps = self.gaps.min(keepdims=True) if self.is_budget else self.gaps
-        return float(np.max(np.where(gaps >= 0, gaps, np.where(gaps >= -TOLERANCE, TOLERANCE, 1.0) - gaps)))
-
-    def has_slack(self, at: int) -> bool:
-        """True if a budget has more slack than the tightest one."""
-        return self.is_budget and bool(self.gaps[at] > max(TOLERANCE, float(self.gaps.min())))
 
 
 class TargetSolver:
@@ -283,3 +271,85 @@ class TargetSolver:
 def _correction_count(known: PlanCandidate | None) -> int:
     """The number of size corrections of a candidate."""
     return 0 if known is None else len(known.constraints) + len(known.shared_constraints) + len(known.selection.pinned)
+
+
+# -------------------- Targets that include milliseconds
+
+
+class LatencyTarget:
+    """Finds the cut for a target that includes milliseconds.
+
+    `solver_for` solves for goals in multiples of a step, `explain` says why it cannot; `measure` times a candidate,
+    the more exactly the second time. `formula` has the milliseconds of the uncut modules, which are taken to go down as
+    their FLOPs.
+    """
+
+    def __init__(
+        self,
+        formula: SizeModel,
+        goals: Floats,
+        steps: Sequence[int],
+        solver_for: Callable[[int, Floats], TargetSolver],
+        explain: Callable[[int, Floats, TargetSolver, TargetSolution | None], CutError],
+        measure: Callable[[PlanCandidate, bool], LatencyComparison],
+    ) -> None:
+        self.formula = formula
+        self.goals = goals
+        self.steps = steps
+        self.solver_for = solver_for
+        self.explain = explain
+        self.measure = measure
+        self.at = formula.units.index(LATENCY)
+        self.wanted = float(goals[self.at] / formula.before[self.at])
+        self._infeasible_error: Callable[[], CutError] | None = None
+
+    def solve(self) -> MeasuredCut:
+        """The nearest cut; raises `CutError` if none is near, or none is faster than the model."""
+        found = LatencySearch(self.wanted, self._propose, self._measure, self.steps).run()
+        if found is None:
+            assert self._infeasible_error is not None
+            raise self._infeasible_error()
+        return found
+
+    def is_too_slow(self, found: MeasuredCut) -> bool:
+        """True if a cut is far slower than requested, or slower than the model."""
+        return found.share > min(self.wanted * (1 + LATENCY_TOLERANCE), 1.0)
+
+    def _measure(self, solution: TargetSolution, thorough: bool) -> LatencyComparison:
+        return self.measure(solution.candidate, thorough)
+
+    def _propose(self, share: float, step: int) -> Proposal | None:
+        """The cut for an estimated share, or the smallest one; None if there is none."""
+        found = self._solve(share * float(self.formula.before[self.at]), step)
+        if found is None:
+            return None
+        return Proposal(found, float(found.sizes[self.at] / self.formula.before[self.at]), found.has_slack(self.at))
+
+    def _solve(self, estimate: float, step: int, is_least: bool = False) -> TargetSolution | None:
+        goals = self.goals.copy()
+        goals[self.at] = estimate
+        solver = self.solver_for(step, goals)
+        found = solver.solve()
+        if found is not None and found.gaps.min() >= -TOLERANCE:
+            return found
+        if not is_least and (found is None or found.gaps[self.at] < -TOLERANCE):
+            least = solver.smallest()
+            if least is not None:
+                return self._solve(
+                    float(least.sizes[self.at] + TOLERANCE * self.formula.before[self.at] / 2), step, True
+                )
+        # why, is asked where no step does: it takes other plans to tell
+        self._infeasible_error = self._infeasible_error or (lambda: self.explain(step, goals, solver, found))
+        return None
+
+
+def target_goals(target: Mapping[str, float], formula: SizeModel, whole: float = 1.0) -> Floats:
+    """The goals by unit, with milliseconds in units of the estimate."""
+    before = dict(zip(formula.units, formula.before.tolist(), strict=True))
+
+    def goal(unit: str, wanted: float) -> float:
+        if wanted < 1:
+            return wanted * before[unit]
+        return wanted / whole * before[unit] if unit == LATENCY else wanted
+
+    return np.array([goal(unit, wanted) for unit, wanted in target.items()])

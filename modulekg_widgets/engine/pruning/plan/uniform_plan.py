@@ -1,4 +1,4 @@
-"""Uniform plans that a model's configuration can express.
+"""Plans with `layers="uniform"`: repeated layers of one size, as a model's configuration can express.
 
 Each number of the configuration says the sizes that move with it (`saving/config_numbers`). So the axes that
 one number counts keep one share, and an axis that none counts stays whole: `_Equations` solves that for all
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -18,101 +17,32 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from torch import nn
-
-from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.axes.terms.algebra import ATOM, PRODUCT, Term, atoms, find, flattened_parts
+from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.pruning.plan.configured_model import ConfigComparison, factors, numbers_of_model, read_dims
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import ConfigConstraints
-from modulekg_widgets.engine.pruning.plan.unused_parameters import unused_facts, unused_parameter_edits
+from modulekg_widgets.engine.pruning.plan.unused_parameters import unused_facts
 from modulekg_widgets.engine.pruning.saving.config_numbers import (
-    CandidateConfig,
     ConfigChange,
     ConfigNumbers,
     NumberEffect,
-    config_numbers,
     describe_mismatch,
-    mismatches,
 )
-from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
-from modulekg_widgets.engine.pruning.saving.library_origins import transformers_origin
 from modulekg_widgets.engine.pruning.saving.model_signature import (
     FactKey,
-    ModelSignature,
-    differing_facts,
-    is_set_by_forward,
 )
-from modulekg_widgets.engine.torch_runtime.modules import unwrapped
 
 MAX_ROUNDS = 8  # plans that are made until the configuration says one
 UNSAID = "no key of the configuration says another size of it alone"
 log = logging.getLogger("modulekg_widgets")
 
 
-def config_constrained_plan(planner: Planner) -> PruningPlan:
+def uniform_plan(planner: Planner) -> PruningPlan:
     """The plan that the configuration can express; the unconstrained plan if there is none."""
     numbers = numbers_of_model(planner.graph.model)
-    return planner.plan() if numbers is None else _ConfigPlanner(planner, numbers).plan()
-
-
-def numbers_of_model(model: nn.Module) -> ConfigNumbers | None:
-    """The numbers of the configuration; None if there is none that builds the model as it is."""
-    try:
-        model = unwrapped(model)
-        origin = transformers_origin(model, ())
-        if origin is None:
-            return None
-        numbers = config_numbers(origin)
-        one, other = ModelSignature.of(model).facts, numbers.base.facts
-    except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
-        log.debug("the configuration does not build the model: %s", error)
-        return None
-    return numbers if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
-
-
-def read_dims(planner: Planner, numbers: ConfigNumbers) -> dict[FactKey, Term]:
-    """The terms of the dimensions that the traced pass reads, by the facts of their sizes."""
-    graph, facts = planner.graph, numbers.base.facts
-    unread = set(graph.unread)
-    return {
-        key: find(term)
-        for node in dict.fromkeys(graph.state.values()) if node not in unread
-        for at, term in enumerate(planner.axes.inference.dims(node))
-        for key in [("size", name, at) for name in node.names if ("size", name, at) in facts][:1]
-    }  # fmt: skip
-
-
-class ConfigComparison:
-    """Compares the model that a plan leaves with the one that a configuration builds."""
-
-    def __init__(self, graph: DataflowGraph, numbers: ConfigNumbers) -> None:
-        self.graph = graph
-        self.numbers = numbers
-
-    def compare(
-        self, planner: Planner, plan: PruningPlan, built: CandidateConfig, wanted: ModelSignature | None = None
-    ) -> tuple[PruningPlan, list[FactKey]]:
-        """The plan and the differences; parameters that the pass does not read follow the configuration."""
-        wanted = wanted or self.cut_signature(plan)
-        others = self._differences(built, wanted)
-        if others:
-            here, there = wanted.facts, built.signature.facts
-            more = unused_parameter_edits(self.graph, plan.edits, differing_facts(here, there), here, there)
-            longer = None if more is None else planner.with_unused_parameters(plan, more)
-            if longer is not None and not self._differences(built, self.cut_signature(longer)):
-                return longer, []
-        return plan, others
-
-    def cut_signature(self, plan: PruningPlan) -> ModelSignature:
-        """The signature of the cut model without weights."""
-        twin = build_with_empty_weights(self.numbers.origin.build)
-        plan.cut(twin)
-        return ModelSignature.of(twin)
-
-    def _differences(self, built: CandidateConfig, wanted: ModelSignature) -> list[FactKey]:
-        return mismatches(built, wanted, lambda name: wanted.by_name[name].tensor)
+    return planner.plan() if numbers is None else _UniformPlanner(planner, numbers).plan()
 
 
 @dataclass
@@ -135,7 +65,7 @@ class _CheckedPlan(NamedTuple):
     reason: str
 
 
-class _ConfigPlanner:
+class _UniformPlanner:
     """Plans under the equations of a configuration, until it expresses the plan."""
 
     def __init__(self, planner: Planner, numbers: ConfigNumbers) -> None:
@@ -176,7 +106,7 @@ class _ConfigPlanner:
 
     @cached_property
     def dims(self) -> dict[FactKey, Term]:
-        return read_dims(self.free, self.numbers)
+        return read_dims(self.free.graph, self.numbers)
 
     def constraints(self) -> ConfigConstraints:
         """The axes that the configuration ties, and those that stay whole."""
@@ -252,7 +182,7 @@ class _ConfigPlanner:
         change, built = self.numbers.fitting(wanted, unused_facts(planner.graph, wanted.facts))
         if built is None:
             return _CheckedPlan(plan, change, [], describe_mismatch([], self.numbers.refusal(change)))
-        plan, others = comparison.compare(planner, plan, built, wanted)
+        plan, others = comparison.compare(planner.with_unused_parameters, plan, built, wanted)
         return _CheckedPlan(plan, change, others, describe_mismatch(others) if others else "")
 
     # --------------------------------------------------------- what the configuration does not say
@@ -335,20 +265,6 @@ def _part_sizes(term: Term) -> set[int]:
     for atom in atoms(term):
         found |= {size * atom.size for size in found}
     return {size for size in found - {1} if term.size % size == 0}
-
-
-def factors(term: Term, cut: AbstractSet[Term]) -> list[Term] | None:
-    """The cut axes that a dimension is a multiple of; None if its parts are of different ones."""
-    term = find(term)
-    if cut.isdisjoint(atoms(term)):
-        return []
-    if term.kind == ATOM:
-        return [term]
-    parts = [factors(part, cut) for part in flattened_parts(term)]
-    if term.kind == PRODUCT:
-        return None if None in parts else [atom for each in parts for atom in each or ()]
-    alike = all(part is not None and Counter(part) == Counter(parts[0] or ()) for part in parts)
-    return parts[0] if alike else None
 
 
 # -------------------- Linear equations of shares, solved exactly

@@ -1,25 +1,15 @@
-"""Plans for a target in milliseconds: estimated by module times, then measured."""
+"""Search for the cut that leaves a given share of the model's latency, by measuring cuts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
-from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
-from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
-from modulekg_widgets.engine.pruning.plan.selection.counts import Floats
-from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY
-from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
-from modulekg_widgets.engine.pruning.plan.targets.size_search import TOLERANCE
-from modulekg_widgets.engine.pruning.plan.targets.target_solver import LATENCY_TOLERANCE, TargetSolution, TargetSolver
+from modulekg_widgets.engine.pruning.plan.targets.target_solution import TargetSolution
 
-# -------------------- Search for the cut that leaves a given share of the model's latency, by measuring cuts
-
-
+STEPS = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
 MAX_CUTS = 8  # that are measured beyond the first of each step
 CLOSE_ENOUGH = 0.02  # of the wanted share: not worth another cut
 COARSE_TOLERANCE = 0.05  # of the wanted share: what is further off is so by the steps of sizes
@@ -166,88 +156,3 @@ def _slope(measured: Sequence[MeasuredCut]) -> float:
 def _has_same_counts(one: MeasuredCut, other: MeasuredCut) -> bool:
     counts = (each.proposal.solution.candidate.selection.counts for each in (one, other))
     return next(counts) == next(counts)
-
-
-# ----------------------------------------
-
-
-STEPS = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
-
-
-class LatencyTarget:
-    """Finds the cut for a target that includes milliseconds.
-
-    `solver_for` solves for goals in multiples of a step, `explain` says why it cannot; `measure` times a candidate,
-    the more exactly the second time. `formula` has the milliseconds of the uncut modules, which are taken to go down as
-    their FLOPs.
-    """
-
-    def __init__(
-        self,
-        formula: SizeModel,
-        goals: Floats,
-        steps: Sequence[int],
-        solver_for: Callable[[int, Floats], TargetSolver],
-        explain: Callable[[int, Floats, TargetSolver, TargetSolution | None], CutError],
-        measure: Callable[[PlanCandidate, bool], LatencyComparison],
-    ) -> None:
-        self.formula = formula
-        self.goals = goals
-        self.steps = steps
-        self.solver_for = solver_for
-        self.explain = explain
-        self.measure = measure
-        self.at = formula.units.index(LATENCY)
-        self.wanted = float(goals[self.at] / formula.before[self.at])
-        self._infeasible_error: Callable[[], CutError] | None = None
-
-    def solve(self) -> MeasuredCut:
-        """The nearest cut; raises `CutError` if none is near, or none is faster than the model."""
-        found = LatencySearch(self.wanted, self._propose, self._measure, self.steps).run()
-        if found is None:
-            assert self._infeasible_error is not None
-            raise self._infeasible_error()
-        return found
-
-    def is_too_slow(self, found: MeasuredCut) -> bool:
-        """True if a cut is far slower than requested, or slower than the model."""
-        return found.share > min(self.wanted * (1 + LATENCY_TOLERANCE), 1.0)
-
-    def _measure(self, solution: TargetSolution, thorough: bool) -> LatencyComparison:
-        return self.measure(solution.candidate, thorough)
-
-    def _propose(self, share: float, step: int) -> Proposal | None:
-        """The cut for an estimated share, or the smallest one; None if there is none."""
-        found = self._solve(share * float(self.formula.before[self.at]), step)
-        if found is None:
-            return None
-        return Proposal(found, float(found.sizes[self.at] / self.formula.before[self.at]), found.has_slack(self.at))
-
-    def _solve(self, estimate: float, step: int, is_least: bool = False) -> TargetSolution | None:
-        goals = self.goals.copy()
-        goals[self.at] = estimate
-        solver = self.solver_for(step, goals)
-        found = solver.solve()
-        if found is not None and found.gaps.min() >= -TOLERANCE:
-            return found
-        if not is_least and (found is None or found.gaps[self.at] < -TOLERANCE):
-            least = solver.smallest()
-            if least is not None:
-                return self._solve(
-                    float(least.sizes[self.at] + TOLERANCE * self.formula.before[self.at] / 2), step, True
-                )
-        # why, is asked where no step does: it takes other plans to tell
-        self._infeasible_error = self._infeasible_error or (lambda: self.explain(step, goals, solver, found))
-        return None
-
-
-def target_goals(target: Mapping[str, float], formula: SizeModel, whole: float = 1.0) -> Floats:
-    """The goals by unit, with milliseconds in units of the estimate."""
-    before = dict(zip(formula.units, formula.before.tolist(), strict=True))
-
-    def goal(unit: str, wanted: float) -> float:
-        if wanted < 1:
-            return wanted * before[unit]
-        return wanted / whole * before[unit] if unit == LATENCY else wanted
-
-    return np.array([goal(unit, wanted) for unit, wanted in target.items()])
