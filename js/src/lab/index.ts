@@ -1,11 +1,10 @@
 // The JupyterLab plugins: each only activated here. JupyterLab has all of them, Notebook 7 and Voila what they can.
 
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { IJupyterWidgetRegistry } from "@jupyter-widgets/base";
-import { ITranslator } from "@jupyterlab/translation";
-import { loadWidgets } from "../widgets/index";
+import { type ExportMap, IJupyterWidgetRegistry } from "@jupyter-widgets/base";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+import type { ViewerHost } from "./files/read_only_documents";
 import { MODULE, VERSION } from "../generated/version";
-import { bundleOf } from "./i18n";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
 import { DEFAULT_LIMITS, applySettings } from "../core/shared/base/settings";
@@ -60,7 +59,8 @@ const widgets: JupyterFrontEndPlugin<void> = {
     registry.registerWidget({
       name: MODULE,
       version: VERSION,
-      exports: loadWidgets
+      // all of them with the first one that a page shows
+      exports: async () => ({ ...(await import("../widgets/all")) }) as unknown as ExportMap
     });
   }
 };
@@ -78,39 +78,46 @@ const pictures: JupyterFrontEndPlugin<void> = {
   }
 };
 
-const viewer: JupyterFrontEndPlugin<void> = {
-  id: `${MODULE}:viewer`,
-  description: "Opens saved graphs and plans.",
-  autoStart: true,
-  optional: [ILayoutRestorer, ITranslator],
-  activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
-    if (app.docRegistry) {
-      (await import("./files/viewer")).addViewer(app, restorer, translator);
-    }
-  }
-};
+const viewer = filePlugin("viewer", "Opens saved graphs and plans.", async host =>
+  (await import("./files/viewer")).addViewer(host)
+);
 
-const modelFiles: JupyterFrontEndPlugin<void> = {
-  id: `${MODULE}:model-files`,
-  description: "Opens model files without a kernel: what is in them, and how large.",
-  autoStart: true,
-  optional: [ILayoutRestorer, ITranslator],
-  activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
-    if (app.docRegistry) {
-      (await import("./files/model_files")).addModelFiles(app, restorer, translator);
+const modelFiles = filePlugin(
+  "model-files",
+  "Opens model files without a kernel: what is in them, and how large.",
+  async host => (await import("./files/model_files")).addModelFiles(host)
+);
+
+function filePlugin(
+  name: string,
+  description: string,
+  add: (host: ViewerHost) => Promise<void>
+): JupyterFrontEndPlugin<void> {
+  return {
+    id: `${MODULE}:${name}`,
+    description,
+    autoStart: true,
+    optional: [ILayoutRestorer, ITranslator],
+    activate: async (app: JupyterFrontEnd, restorer: ILayoutRestorer | null, translator: ITranslator | null) => {
+      if (app.docRegistry) await add({ app, restorer, translator, trans: bundleOf(translator) });
     }
-  }
-};
+  };
+}
+
+/** The translations through which all texts of the plugins go. */
+function bundleOf(translator: ITranslator | null): TranslationBundle {
+  return (translator ?? nullTranslator).load("modulekg_widgets");
+}
 
 const lab: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:lab`,
   description: "Commands, tabs and the side panel for the models of a notebook's kernel.",
   autoStart: true,
-  optional: [ILabShell],
-  activate: async (app: JupyterFrontEnd, shell: ILabShell | null) => {
+  optional: [ILabShell, ITranslator],
+  activate: async (app: JupyterFrontEnd, shell: ILabShell | null, translator: ITranslator | null) => {
     if (shell) {
       // what this imports is not there in other front ends
-      await (await import("./start")).start(app, shell);
+      await (await import("./start")).start(app, shell, translator, bundleOf(translator));
     }
   }
 };

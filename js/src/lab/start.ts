@@ -6,7 +6,7 @@ import { IConsoleTracker } from "@jupyterlab/console";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IStateDB } from "@jupyterlab/statedb";
-import { ITranslator } from "@jupyterlab/translation";
+import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
 import "../../style/graph.css";
 import "../../style/panels.css";
 import { addCommands, addToLauncher, addToPalette, Inputs, openFile } from "./commands";
@@ -14,19 +14,21 @@ import { Hosts } from "./kernel/hosts";
 import { AllKernelObjects } from "./kernel/kernel_objects";
 import { ObjectPanel, PANEL_ID } from "./object_panel";
 import { offerTabs, Tabs } from "./tabs";
-import { bundleOf } from "./i18n";
 
-export async function start(app: JupyterFrontEnd, shell: ILabShell): Promise<void> {
-  const [notebooks, consoles, restorer, palette, launcher, translator, state] = await Promise.all([
+export async function start(
+  app: JupyterFrontEnd,
+  shell: ILabShell,
+  translator: ITranslator | null,
+  trans: TranslationBundle
+): Promise<void> {
+  const [notebooks, consoles, restorer, palette, launcher, state] = await Promise.all([
     app.resolveOptionalService(INotebookTracker),
     app.resolveOptionalService(IConsoleTracker),
     app.resolveOptionalService(ILayoutRestorer),
     app.resolveOptionalService(ICommandPalette),
     app.resolveOptionalService(ILauncher),
-    app.resolveOptionalService(ITranslator),
     app.resolveOptionalService(IStateDB)
   ]);
-  const trans = bundleOf(translator);
   const hosts = new Hosts(shell, notebooks, consoles);
   const objects = new AllKernelObjects();
   const openNotebook = (path: string) => void app.commands.execute("docmanager:open", { path });

@@ -30,7 +30,7 @@ import type { Hierarchy } from "../shared/model/hierarchy";
 import { reveal } from "../shared/model/expansion";
 import { GraphStore } from "../shared/model/graph_store";
 import type { Camera } from "../shared/stage/camera";
-import type { PaintItem } from "./paint/paint_items";
+import type { PaintItem } from "./paint/text_lines";
 
 /** One model of the two, and its picture. */
 interface Side extends Compared {

@@ -5,7 +5,7 @@ import { ALL_STRUCTURES } from "./scene/hierarchy_scene";
 import { Disposers, listen } from "../shared/ui/dom";
 import type { GraphPicture } from "../export/graph_picture";
 import { CardStyle } from "./paint/card_style";
-import { type PaintItem } from "./paint/paint_items";
+import { type PaintItem } from "./paint/text_lines";
 import { exportPng, GraphPainter } from "./paint/painter";
 import { readTheme, type Theme, watchTheme } from "../shared/stage/theme";
 import {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Camera } from "../shared/stage/camera";
 import type { Box } from "../shared/stage/viewport";
 import { LinkedCameras } from "./diff_view";
-import type { PaintItem } from "./paint/paint_items";
+import type { PaintItem } from "./paint/text_lines";
 
 const [WIDTH, HEIGHT] = [400, 500];
 

@@ -5,7 +5,7 @@ import type { Stage, StagePicture } from "../shared/stage/stage";
 import type { GraphStore } from "../shared/model/graph_store";
 import type { Box, Point, Viewport } from "../shared/stage/viewport";
 import { type CardStyle } from "./paint/card_style";
-import { type PaintItem, HEADER, isOnChevron } from "./paint/paint_items";
+import { type PaintItem, HEADER, isOnChevron } from "./paint/text_lines";
 import type { Camera } from "../shared/stage/camera";
 import type { PlacedScene } from "./scene/scene";
 import { nameSpan } from "../shared/ui/dom";

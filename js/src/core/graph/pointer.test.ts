@@ -3,7 +3,7 @@ import { hierarchyOf, smallNet, storeOf } from "../../testing/sample";
 import { measurer } from "../shared/base/canvas";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import type { CardStyle } from "./paint/card_style";
-import type { PaintItem } from "./paint/paint_items";
+import type { PaintItem } from "./paint/text_lines";
 import { GraphHover } from "./navigation";
 import { moduleCard } from "./scene/scene";
 

@@ -20,13 +20,12 @@ import { KnowledgeMap, type GroupPlacement } from "./map/knowledge_map";
 import { OverlapMatrix } from "./overlap_matrix";
 import { readKnowledge } from "./data/payload";
 import { itemLimit, around, openAlone, toggle } from "./map/map_contents";
-import { ResultList } from "./side/result_list";
 import { Scatter } from "./scatter/scatter";
 import { ExplorerPanel } from "./side/explorer_panel";
 import type { ExplorerStore } from "./data/state";
 import { ExplorerStatus, ExplorerToolbar } from "./toolbar";
 import { type ExplorerView, TableView } from "./tables/table_view";
-import { KnowledgeTree } from "./map/tree";
+import { KnowledgeTree, ResultList } from "./side/tree";
 import type { MapItem, MapPicture } from "./data/map_items";
 
 // Where the keyboard is in an explorer, so that it stays there when all is drawn anew.

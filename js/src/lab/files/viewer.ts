@@ -1,9 +1,7 @@
 // Saved graphs and plans, opened by a double click: read and drawn, never run and never written.
 
-import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
-import { WidgetTracker } from "@jupyterlab/apputils";
-import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from "@jupyterlab/docregistry";
-import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
+import type { DocumentRegistry } from "@jupyterlab/docregistry";
+import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 import "../../../style/graph.css";
 import "../../../style/panels.css";
@@ -13,23 +11,13 @@ import type { ModelGraph } from "../../core/graph/model_graph";
 import { showPlan } from "../../core/panel/plan_view";
 import { readSavedFile, type SavedFile } from "../../core/shared/payload/saved_file";
 import { graphIcon } from "../icons";
-import { addReadOnly } from "./read_only_documents";
-import { MODULE } from "../../generated/version";
-import { bundleOf } from "../i18n";
+import { addReadOnly, type ViewerHost } from "./read_only_documents";
 
-const FACTORY = "ModuleKG";
 const FILE_TYPE = "modulekg";
 const EXTENSION = ".modulekg.json";
 
-type Document = DocumentWidget<SavedView, DocumentRegistry.IModel>;
-
-export function addViewer(
-  app: JupyterFrontEnd,
-  restorer: ILayoutRestorer | null,
-  translator: ITranslator | null
-): void {
-  const trans = bundleOf(translator);
-  const tracker = new WidgetTracker<Document>({ namespace: `${MODULE}-files` });
+export function addViewer(host: ViewerHost): void {
+  const { app, trans } = host;
   app.docRegistry.addFileType({
     name: FILE_TYPE,
     displayName: trans.__("ModuleKG graph or plan"),
@@ -39,31 +27,15 @@ export function addViewer(
     fileFormat: "text",
     icon: graphIcon
   });
-  const factory = new SavedFactory(
-    {
-      name: FACTORY,
-      label: trans.__("ModuleKG Viewer"),
-      fileTypes: [FILE_TYPE],
-      defaultFor: [FILE_TYPE],
-      readOnly: true,
-      translator: translator ?? undefined
-    },
-    trans
-  );
-  addReadOnly(app, restorer, factory, tracker, FACTORY, graphIcon);
-}
-
-class SavedFactory extends ABCWidgetFactory<Document, DocumentRegistry.IModel> {
-  constructor(
-    options: DocumentRegistry.IWidgetFactoryOptions<Document>,
-    private readonly trans: TranslationBundle
-  ) {
-    super(options);
-  }
-
-  protected createNewWidget(context: DocumentRegistry.Context): Document {
-    return new DocumentWidget({ content: new SavedView(context, this.trans), context });
-  }
+  addReadOnly(host, {
+    name: "ModuleKG",
+    label: trans.__("ModuleKG Viewer"),
+    fileTypes: [FILE_TYPE],
+    defaultFor: [FILE_TYPE],
+    namespace: "files",
+    icon: graphIcon,
+    createContent: context => new SavedView(context, trans)
+  });
 }
 
 class SavedView extends Widget {

@@ -1,10 +1,20 @@
 // Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy.
 
+import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { malformed, ensure, product, excerpt } from "../bytes/limits";
 import { Global, Long, ObjectRecord, Persistent, Tuple, type Value } from "./pickle";
 import { argsOf, classPath, encoded } from "./pickled_plain";
 import type { TensorRecord } from "../bytes/records";
-import { BITS, STORAGES } from "./torch_names";
+
+/** How many bits an element takes, by torch's word. */
+export const BITS: ReadonlyMap<string, number> = new Map(
+  Object.entries(FORMAT_TABLES.torch_bits).flatMap(([bits, words]) =>
+    words.map((word): [string, number] => [word, Number(bits)])
+  )
+);
+
+/** By the name of the class: what a storage has; an untyped one has bytes. */
+export const STORAGES: ReadonlyMap<string, string> = new Map(Object.entries(FORMAT_TABLES.torch_storages));
 
 const MAX_DIMENSIONS = 16;
 const MAX_DEPTH = 8; // parameters of subclasses of parameters …

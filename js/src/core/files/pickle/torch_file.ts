@@ -1,15 +1,15 @@
 // Reader of the files of torch.save, torch.jit.save and torch.export.save, and of other pickles, without loading them.
 
+import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { FileProblem } from "../../shared/payload/file_problem";
 import { malformed, mapSome, ensure, limitExceeded, excerpt } from "../bytes/limits";
 import { Whole, Window } from "../bytes/buffered";
 import { picklesIn } from "./opcodes";
 import { Global, ObjectRecord, type PickleMachine, Tuple, type Value, Persistent } from "./pickle";
 import { classOf, Inventory, onlyNamed, SCRIPTED, type ScriptedClass } from "./pickled";
-import { type Storage, Tensors, bitsOf, storageDtype } from "./pickled_tensors";
+import { BITS, type Storage, STORAGES, Tensors, bitsOf, storageDtype } from "./pickled_tensors";
 import { isPt2, readPt2 } from "../exported/pt2";
 import type { FileContents, FileSource, Plain } from "../bytes/records";
-import { codeWarnings } from "./torch_names";
 import { Archive } from "../bytes/zip";
 import { anyText, count } from "../bytes/numbers";
 import { argsOf, classPath, encoded, firstBytes } from "./pickled_plain";
@@ -347,4 +347,39 @@ function legacyStorages(places: ReadonlyMap<string, Storage>): Find {
     ensure(start + nbytes <= whole.nbytes, `a tensor is beyond the end of the storage ${excerpt(key)}`);
     return { dtype, nbytes, offset: whole.offset === null ? null : whole.offset + start };
   };
+}
+
+// Warnings of the code that loading a file would run: what torch's own loader holds to be safe needs none.
+
+const SAFE: ReadonlySet<string> = new Set([
+  ...[...BITS.keys()].map(name => `torch.${name}`),
+  ...[...STORAGES.keys()].filter(name => name !== "UntypedStorage").map(name => `torch.${name}`),
+  ...Object.entries(FORMAT_TABLES.safe_globals).flatMap(([prefix, names]) => names.map(name => prefix + name))
+]);
+/** What torch writes into the pickles of TorchScript, whose own loader takes it for types of values. */
+const SCRIPT_TYPES: ReadonlySet<string> = new Set(FORMAT_TABLES.script_types.map(name => `torch.jit._pickle.${name}`));
+
+// what reaches beyond the model, to be named first: all of some modules, and some of others
+const DANGEROUS_MODULES: ReadonlySet<string> = new Set(FORMAT_TABLES.dangerous_modules);
+const DANGEROUS_NAMES: ReadonlySet<string> = new Set(FORMAT_TABLES.dangerous_names);
+const MAX_NAMED = 8;
+
+/** Whether something that a file would have imported reaches beyond the model: files, processes, other code. */
+const isDangerous = (path: string) =>
+  DANGEROUS_MODULES.has(path.split(".", 1)[0]) || DANGEROUS_NAMES.has(path.split("[", 1)[0]);
+
+/** What to say of a file that names more than torch's own loader takes to be safe, the most dangerous first. */
+function codeWarnings(classes: readonly string[], loader: string, isScript: boolean): string[] {
+  const isSafe = (path: string) => SAFE.has(path) || (isScript && SCRIPT_TYPES.has(path));
+  const unsafe = classes.filter(path => !isSafe(path)).sort();
+  const beyond = [...unsafe.filter(isDangerous), ...unsafe.filter(path => !isDangerous(path))];
+  if (beyond.length === 0) return [];
+  const listed = beyond.slice(0, MAX_NAMED).map(path => excerpt(path));
+  const named = listed.join(", ") + (beyond.length > MAX_NAMED ? ", …" : "");
+  const text = `${loader} would import and run code that this file names, beyond what torch holds to be safe: ${named}`;
+  return [
+    isDangerous(beyond[0])
+      ? `${text}. That may do anything on your computer: do not load it`
+      : `${text}. Load it only if you trust where it comes from`
+  ];
 }

@@ -1,11 +1,17 @@
 // Edges on a canvas: one path for all lines of a sort, one for their arrowheads.
 
-import type { EdgePaint } from "./paint_items";
 import { fontOf } from "../../shared/base/canvas";
 import type { Theme } from "../../shared/stage/theme";
 import type { Route } from "../scene/scene";
 import { LABEL_SIZE } from "../scene/scene_edges";
 import type { Box, Point } from "../../shared/stage/viewport";
+
+export interface EdgePaint {
+  route: Route;
+  lit: boolean; // belongs to the selected card
+  onAxis: boolean; // the chosen axis runs through what it carries
+  depth: number; // of the frame that it runs in; 0 is the canvas
+}
 
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };

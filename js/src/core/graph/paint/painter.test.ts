@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { contrast, textColorOn, MISSING_COLOR, NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
 import { badgeColors, textColorsOn, labelsOn, textsOn } from "./painter";
 import { AXIS, mix, readTheme, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
-import { type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
+import type { EdgePaint } from "./paint_edges";
+import { HEADER, type PaintItem, TITLE } from "./text_lines";
 import type { NodeKind, SceneNode } from "../scene/scene";
 
 // what JupyterLab's own themes say, without their transparency

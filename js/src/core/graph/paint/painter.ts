@@ -4,9 +4,19 @@ import { contextOf, FONT, fontOf, type Measure } from "../../shared/base/canvas"
 import { textColorOn } from "../../shared/stage/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
 import { boundsOf, type Box, type Viewport } from "../../shared/stage/viewport";
-import { labelBox, paintEdges } from "./paint_edges";
-import { isReadable, type Line, linesOf, namedFrames, nameLine, zoomedLines } from "./text_lines";
-import { CHEVRON, type EdgePaint, HEADER, type PaintItem, TITLE } from "./paint_items";
+import { type EdgePaint, labelBox, paintEdges } from "./paint_edges";
+import {
+  CHEVRON,
+  HEADER,
+  isReadable,
+  type Line,
+  linesOf,
+  namedFrames,
+  nameLine,
+  type PaintItem,
+  TITLE,
+  zoomedLines
+} from "./text_lines";
 import { LABEL_SIZE } from "../scene/scene_edges";
 import type { SceneNode } from "../scene/scene";
 import type { StageText } from "../../shared/stage/stage";

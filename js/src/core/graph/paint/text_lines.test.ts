@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { PaintItem } from "./paint_items";
+import type { PaintItem } from "./text_lines";
 import type { SceneNode } from "../scene/scene";
 import { zoomedLines } from "./text_lines";
 

@@ -3,7 +3,7 @@
 import { button, Disposers, el, listen, setAttribute, svg } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { curveOf, type Point, currentCost, lossIncreaseAt, toMeasure } from "../session/estimate";
-import type { RatioControl } from "./ratio_control";
+import type { RatioControl } from "./toolbar";
 import type { EditorContext } from "../session/editor_context";
 import { batchesText, increaseText, shareText } from "../draft/number_texts";
 import type { CellTooltip } from "../cell_drawing";

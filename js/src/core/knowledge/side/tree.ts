@@ -1,14 +1,19 @@
-// The tree of the map, for the keyboard and for screen readers: the same groups and members as rows.
+// The list beside the map: the tree of its groups and members, for the keyboard and for screen readers, and in its place the
+// results of a search.
 
 import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
 import { onSettings } from "../../shared/base/settings";
-import type { Knowledge } from "../data/knowledge";
-import { nodeColors } from "./node_colors";
+import type { Entity, Knowledge } from "../data/knowledge";
+import { nodeColors } from "../map/node_colors";
 import { isOfModels, type MapItem, type MapPicture } from "../data/map_items";
-import { around, itemOf } from "./map_contents";
+import { around, itemOf } from "../map/map_contents";
 import type { ExplorerStore } from "../data/state";
 import { push } from "../../shared/base/multimap";
+import { oneLine } from "../../shared/base/canvas";
+import { highlight } from "../../shared/search/search";
+import { detailOf } from "../data/descriptions";
+import { noResultsNote, search } from "../data/search";
 
 interface TreeEvents {
   open(id: string): void;
@@ -221,8 +226,127 @@ function inOrder(items: readonly MapItem[]): MapItem[] {
   return found;
 }
 
+// The results of a search, best first.
+
+const MAX_ROWS = 200; // rows; a search of more has to say more
+
+export class ResultList {
+  private readonly disposers = new Disposers();
+  private readonly list = el("div", "mkg-kg-results-list");
+  private readonly note = el("p", "mkg-kg-results-note");
+  private things: readonly Entity[] = [];
+  private stepped: string | null = null; // the search in which a step was made
+  private rows: HTMLElement[] = [];
+  private at = 0;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly data: Knowledge,
+    private readonly store: ExplorerStore
+  ) {
+    host.classList.add("mkg-kg-results");
+    this.list.setAttribute("role", "listbox");
+    this.list.setAttribute("aria-label", "Found");
+    host.append(this.list, this.note);
+    this.disposers.add(
+      store.on("query", () => this.draw()),
+      store.on("selected", () => this.mark()),
+      listen(this.list, "click", event => this.clicked(event)),
+      listen(this.list, "keydown", event => this.key(event))
+    );
+    this.draw();
+  }
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
+  }
+
+  /** The best answer becomes the selection; after it the next one, as long as the search is the same. */
+  step(): void {
+    if (this.things.length === 0) return;
+    const selected = this.things.findIndex(thing => this.data.key(thing) === this.store.get("selected"));
+    const isNew = this.stepped !== this.store.get("query");
+    this.stepped = this.store.get("query");
+    this.choose(isNew ? 0 : (selected + 1) % this.things.length);
+  }
+
+  private draw(): void {
+    const query = this.store.get("query");
+    const { things, needles, notice } = search(this.data, query);
+    this.things = things.slice(0, MAX_ROWS);
+    this.at = 0;
+    this.rows = this.things.map((thing, i) => this.row(thing, i, needles));
+    this.list.replaceChildren(...this.rows);
+    this.list.hidden = this.rows.length === 0;
+    const left = things.length - this.things.length;
+    const isNothing = query.trim() !== "" && things.length === 0 && !notice;
+    this.note.textContent = notice || (left > 0 ? `and ${exactNumber(left)} more: narrow the search` : "");
+    this.note.hidden = this.note.textContent === "";
+    this.host.querySelector(".mkg-kg-nothing")?.remove();
+    if (isNothing) this.host.append(noResultsNote(this.store, true));
+    this.mark();
+  }
+
+  private row(thing: Entity, i: number, needles: readonly string[]): HTMLElement {
+    const row = el("div", "mkg-kg-result");
+    row.setAttribute("role", "option");
+    row.dataset.mkgKey = this.data.key(thing);
+    row.dataset.mkgRow = String(i);
+    const name = nameSpan("mkg-kg-result-name", "");
+    highlight(oneLine(this.data.name(thing)), needles).forEach((part, k) => {
+      if (part) name.append(k % 2 ? el("mark", "mkg-hit", part) : part);
+    });
+    row.append(name, nameSpan("mkg-kg-result-detail", detailOf(this.data, thing)));
+    return row;
+  }
+
+  private mark(): void {
+    const selected = this.store.get("selected");
+    this.rows.forEach((row, i) => {
+      const isSelected = row.dataset.mkgKey === selected;
+      if (isSelected) this.at = i;
+      setAttribute(row, "aria-selected", String(isSelected));
+    });
+    this.rows.forEach((row, i) => (row.tabIndex = i === this.at ? 0 : -1));
+    const row = this.rows[this.at];
+    if (row?.getAttribute("aria-selected") === "true") keepInView(this.list, row);
+  }
+
+  private choose(i: number): void {
+    const thing = this.things[i];
+    if (!thing) return;
+    this.at = i;
+    this.store.set("item", null);
+    this.store.set("selected", this.data.key(thing));
+    this.mark();
+  }
+
+  private clicked(event: MouseEvent): void {
+    const row = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-mkg-row]") : null;
+    if (!row) return;
+    this.choose(Number(row.dataset.mkgRow));
+    row.focus({ preventScroll: true });
+  }
+
+  private key(event: KeyboardEvent): void {
+    const steps: Record<string, number> = {
+      ArrowDown: this.at + 1,
+      ArrowUp: this.at - 1,
+      Home: 0,
+      End: this.rows.length - 1
+    };
+    const isChoice = event.key === "Enter" || event.key === " ";
+    if (!(event.key in steps) && !isChoice) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.choose(isChoice ? this.at : steps[event.key]);
+    this.rows[this.at]?.focus({ preventScroll: true });
+  }
+}
+
 /** Scrolls the list alone, never the page. */
-export function keepInView(host: HTMLElement, row: HTMLElement): void {
+function keepInView(host: HTMLElement, row: HTMLElement): void {
   const [top, bottom] = [row.offsetTop, row.offsetTop + row.offsetHeight];
   if (top < host.scrollTop) host.scrollTop = top;
   else if (bottom > host.scrollTop + host.clientHeight) host.scrollTop = bottom - host.clientHeight;

@@ -1,7 +1,10 @@
 // @vitest-environment jsdom
 import { describe, expect, it, vi } from "vitest";
-import { VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
-import { type Elements, type OutputAreaLike, showSavedPictures } from "./saved_pictures";
+
+vi.hoisted(() => Object.assign(window, { requirejs: () => undefined }));
+
+import { VIEW_TYPE, WORDS } from "./core/shared/ui/saved_picture";
+import { type Elements, type OutputAreaLike, showSavedPictures } from "./classic";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';
 const data = (view: unknown) => ({ data: { [VIEW_TYPE]: view, "image/svg+xml": SVG } });

@@ -1,2 +1,0 @@
-// A style sheet is imported for its effect only.
-declare module "*.css";
