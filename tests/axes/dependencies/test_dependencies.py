@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 
 VIEWS = ["channel_dependency", "input_channel_dependency", "group_dependency", "reshape_dependency",
          "attention_dependency"]  # fmt: skip
@@ -29,21 +30,8 @@ def resnet18() -> mk.DataflowGraph:
     return torchvision_graph("resnet18")
 
 
-class Chain(nn.Module):
-    """Named parts, and a forward pass in one line."""
-
-    def __init__(self, run: Callable[..., Tensor], **parts: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, part in parts.items():
-            self.add_module(name, part)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.run(self, x)
-
-
 def graph_of(run: Callable[..., Tensor], *shape: int, **parts: nn.Module) -> mk.DataflowGraph:
-    return mk.trace(Chain(run, **parts).eval(), torch.zeros(*shape))
+    return mk.trace(Lambda(run, **parts).eval(), torch.zeros(*shape))
 
 
 def sets(view: mk.DataflowGraph) -> list[list[str]]:
