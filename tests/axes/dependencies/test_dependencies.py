@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import modulekg_widgets as mk
 from models.functional import Lambda
+from models.shared_weights import TiedEmbedding
 
 VIEWS = ["channel_dependency", "input_channel_dependency", "group_dependency", "reshape_dependency",
          "attention_dependency"]  # fmt: skip
@@ -152,16 +153,7 @@ def test_embeddings_transposed_convolutions_and_raw_parameters_are_layers_too() 
 
 
 def test_a_tied_weight_is_a_layer_in_each_of_its_modules() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.head = nn.Embedding(10, 6), nn.Linear(6, 10, bias=False)
-            self.head.weight = self.embed.weight
-
-        def forward(self, ids: Tensor) -> Tensor:
-            return self.head(self.embed(ids))
-
-    found = mk.trace(Tied().eval(), torch.zeros(1, 5, dtype=torch.long)).channel_dependency()
+    found = mk.trace(TiedEmbedding(10, 6).eval(), torch.zeros(1, 5, dtype=torch.long)).channel_dependency()
     assert found.sets == (("embed",), ("head",))
 
 
