@@ -10,12 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.quality import ours, peer, wheels
-from benchmarks.quality.measure import OURS, PEER, Bench, Cell, Result
-from benchmarks.quality.nets import TASKS
-from benchmarks.quality.runner import LEFT, OF_BATCH_NORM, SCOPES, SEEDS, Asked, run
-from benchmarks.quality.table import AHEAD, BEHIND, LEVEL, Row, document, read, row_line, rows, standing, verdicts
-from benchmarks.quality.trained import CACHE
+from benchmarks.research.quality import ours, peer, wheels
+from benchmarks.research.quality.measure import OURS, PEER, Bench, Cell, Result
+from benchmarks.research.quality.nets import TASKS
+from benchmarks.research.quality.runner import LEFT, OF_BATCH_NORM, SCOPES, SEEDS, Asked, run
+from benchmarks.research.quality.table import (
+    AHEAD,
+    BEHIND,
+    LEVEL,
+    Row,
+    document,
+    read,
+    row_line,
+    rows,
+    standing,
+    verdicts,
+)
+from benchmarks.research.quality.trained import CACHE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "quality.md"
 

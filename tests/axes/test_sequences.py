@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from axes.checks import frozen, proved, slices
+from models.shared_weights import TiedResidual
 
 
 class FusedQKV(nn.Module):
@@ -177,19 +178,8 @@ def test_raw_parameters_through_matmul_and_einsum() -> None:
     assert "model output" in frozen(graph, "b", 0)
 
 
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.mix, self.head = nn.Embedding(7, 4), nn.Linear(4, 4), nn.Linear(4, 7, bias=False)
-        self.head.weight = self.embed.weight
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        x = self.embed(ids)
-        return self.head(x + self.mix(x))
-
-
 def test_tied_embeddings_are_one_value_with_two_names() -> None:
-    graph = proved(Tied(), torch.randint(0, 7, (2, 3)))
+    graph = proved(TiedResidual(7, 4), torch.randint(0, 7, (2, 3)))
     assert graph.state["embed.weight"] is graph.state["head.weight"]
     assert slices(graph, "head.weight", [1], 1) == {
         "embed.weight": {1: [1]}, "head.weight": {1: [1]}, "mix.weight": {0: [1], 1: [1]}, "mix.bias": {0: [1]},

@@ -20,6 +20,7 @@ from torch import nn
 import modulekg_widgets as mk
 from axes import transformers_models
 from axes.zoo import float_models, zoo_case
+from models.recurrent import SequenceTagger
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 TIMES, SECONDS = 10, 5.0  # a plan takes at most so many traces, and so long below SMALL parameters
@@ -90,17 +91,10 @@ def test_transformers() -> None:
     judged(rows)
 
 
-class Tagger(nn.Module):
+def tagger(kind: type[nn.RNNBase]) -> nn.Module:
     """Two recurrent layers in two directions, whose sizes are one number."""
-
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(200, 64)
-        self.rnn = kind(64, 96, num_layers=2, bidirectional=True, batch_first=True)  # type: ignore[call-arg]
-        self.head = nn.Linear(192, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.rnn(self.embed(x))[0])
+    rnn = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    return SequenceTagger(nn.Embedding(200, 64), kind(64, 96, **rnn), 10)  # type: ignore[arg-type]
 
 
 RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -115,7 +109,7 @@ def test_a_target_takes_little_more_than_a_ratio(name: str, scope: str) -> None:
         model, kwargs = transformers_models.build(name)
         graph = mk.trace(model.eval(), (), kwargs)
     elif name in RECURRENT:
-        graph = mk.trace(Tagger(RECURRENT[name]).eval(), torch.randint(0, 200, (2, 12)))
+        graph = mk.trace(tagger(RECURRENT[name]).eval(), torch.randint(0, 200, (2, 12)))
     else:
         graph = mk.trace(*zoo_case(name))
     mk.plan(graph, ratio=0.3, scope=scope)  # what is proved once for a graph

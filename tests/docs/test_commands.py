@@ -65,7 +65,7 @@ GOOD = """
 ```bash
 pip install '.[lab,files]' && modulekg demo  # opens it
 MODULEKG_SITE=docs/_build pytest -n 4 tests/packaging -k 'a and b' --ignore=tests/docs
-(cd tests && python -m benchmarks.quality --write ../docs/quality.md)
+(cd tests && python -m benchmarks.research.quality --write ../docs/quality.md)
 modulekg show a.pt --tensors
 ls *.py | xargs ruff
 npm --prefix js run lint && npm --prefix js test -- src/core/shared/stage/color.test.ts
@@ -84,8 +84,8 @@ npm --prefix js run lint && npm --prefix js test -- src/core/shared/stage/color.
         ("diff a b", "differ a b", ["modulekg: error: "]),
         ("tests/packaging", "tests/gone", ["there is no tests/gone"]),
         ("=tests/docs", "=tests/gone", ["there is no tests/gone"]),
-        ("benchmarks.quality", "benchmarks.gone", ["there is no module benchmarks.gone"]),
-        ("(cd tests && ", "(", ["there is no module benchmarks.quality"]),
+        ("benchmarks.research.quality", "benchmarks.gone", ["there is no module benchmarks.gone"]),
+        ("(cd tests && ", "(", ["there is no module benchmarks.research.quality"]),
         ("run lint", "run lints", ["there is no script 'lints'"]),
         ("color.test.ts", "gone.test.ts", ["there is no src/core/shared/stage/gone.test.ts"]),
         ("ls *.py", "curl x", ["curl is not known to the tests"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rivals import table
+from benchmarks.research.rivals import table
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
 

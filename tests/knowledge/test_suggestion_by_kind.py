@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.shared_weights import TiedEmbedding
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.facts.contents import DataSetNode
 from modulekg_widgets.engine.knowledge.prediction.data.datasets import modality_of
@@ -134,21 +135,11 @@ def test_a_last_layer_is_exchanged(device: str) -> None:
     assert changed[0] is trunk  # type: ignore[index]
 
 
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.words(x))
-
-
 @pytest.mark.parametrize(
     ("make", "call"),
     [
         (squeezed, IMAGE),  # the mean comes behind it
-        (Tied, ((torch.zeros(1, 3, dtype=torch.long),), {})),
+        pytest.param(lambda: TiedEmbedding(10, 4), ((torch.zeros(1, 3, dtype=torch.long),), {}), id="Tied-call1"),
         (lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), IMAGE),
         (lambda: nn.Linear(4, 2), meta_call([(1, 4)])),
     ],

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from monitoring.surroundings import process_state
 
 NORMS = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "InputGradSndNorm"]
@@ -40,19 +41,6 @@ def norm(tensor: torch.Tensor | None) -> float:
 def about(*tensors: torch.Tensor | None) -> Any:
     numbers = [norm(tensor) for tensor in tensors]
     return pytest.approx(numbers[0] if len(numbers) == 1 else numbers, rel=1e-4)
-
-
-class Calls(nn.Module):
-    """A forward that is a function."""
-
-    def __init__(self, forward: Callable[..., Any], **children: nn.Module) -> None:
-        super().__init__()
-        self._forward = forward
-        for name, child in children.items():
-            self.add_module(name, child)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._forward(self, *args, **kwargs)
 
 
 # ------------------------------------------------------------------ models that change
@@ -103,11 +91,11 @@ def test_training_and_eval_of_a_part_go_by_the_model() -> None:
 
 
 def test_a_module_that_calls_itself() -> None:
-    def forward(module: Calls, x: torch.Tensor, depth: int = 3) -> torch.Tensor:
+    def forward(module: Lambda, x: torch.Tensor, depth: int = 3) -> torch.Tensor:
         return module(x * 2, depth - 1) + x if depth else x
 
     x = torch.randn(2, 4, requires_grad=True)
-    model = Calls(forward)
+    model = Lambda(forward)
     with mk.Monitor(model, {"": NORMS}) as monitor:
         model(x).sum().backward()
         monitor.track(0)
@@ -120,12 +108,12 @@ def test_a_module_that_calls_itself() -> None:
 
 
 def test_a_generator_as_forward() -> None:
-    def forward(module: Calls, x: torch.Tensor) -> Iterator[torch.Tensor]:
+    def forward(module: Lambda, x: torch.Tensor) -> Iterator[torch.Tensor]:
         for _ in range(3):
             x = module.get_submodule("inner")(x)
             yield x
 
-    model, x = Calls(forward, inner=nn.Linear(4, 4)), torch.randn(2, 4)
+    model, x = Lambda(forward, inner=nn.Linear(4, 4)), torch.randn(2, 4)
     with mk.Monitor(model, {"*": NORMS}) as monitor:
         outputs = list(model(x))
         outputs[-1].sum().backward()
@@ -137,13 +125,13 @@ def test_a_generator_as_forward() -> None:
 def test_a_forward_that_fails_in_the_middle_and_is_tried_again() -> None:
     """As one does when memory runs out: the values of the calls that returned are right, and paired."""
 
-    def forward(module: Calls, x: torch.Tensor) -> torch.Tensor:
+    def forward(module: Lambda, x: torch.Tensor) -> torch.Tensor:
         h = module.get_submodule("first")(x)
         if len(x) > 2:
             raise torch.OutOfMemoryError
         return module.get_submodule("last")(h)
 
-    model = Calls(forward, first=nn.Linear(4, 4), last=nn.Linear(4, 4))
+    model = Lambda(forward, first=nn.Linear(4, 4), last=nn.Linear(4, 4))
     large, small = torch.randn(8, 4), torch.randn(2, 4)
     with mk.Monitor(model, {"*": NORMS}) as monitor:
         with pytest.raises(torch.OutOfMemoryError):
@@ -165,7 +153,7 @@ def test_two_threads_in_the_same_module_keep_their_calls_apart() -> None:
     """The call that begins first ends within the other."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def forward(_: Calls, x: torch.Tensor) -> torch.Tensor:
+    def forward(_: Lambda, x: torch.Tensor) -> torch.Tensor:
         if float(x[0]) == 1.0:
             begun.set()
             assert go_on.wait(30)
@@ -174,7 +162,7 @@ def test_two_threads_in_the_same_module_keep_their_calls_apart() -> None:
             thread.join(30)
         return x * 1
 
-    model = Calls(forward)
+    model = Lambda(forward)
     with mk.Monitor(model, {"": NORMS}) as monitor:
         thread = threading.Thread(target=model, args=(torch.tensor([1.0]),))
         thread.start()
@@ -387,7 +375,7 @@ def test_calls_under_checkpointing_have_their_own_gradients(reentrant: bool, seg
 def test_checkpoints_within_checkpoints() -> None:
     model, x = Twice(), torch.randn(3, 4, requires_grad=True)
     with mk.Monitor(model, {"layer": NORMS}) as monitor:
-        outer = Calls(lambda _, h: checkpoint(model, h, use_reentrant=False))
+        outer = Lambda(lambda _, h: checkpoint(model, h, use_reentrant=False))
         checkpoint(outer, x, use_reentrant=False).sum().backward()
         monitor.track(0)
     assert len(monitor.get_output()["layer"]["OutputGradSndNorm"][0]) == 2

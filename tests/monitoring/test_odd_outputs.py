@@ -11,25 +11,13 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 
 NORMS = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "InputGradSndNorm"]
 
 
 def about(tensor: torch.Tensor) -> Any:
     return pytest.approx(float(np.linalg.norm(tensor.detach().numpy())), rel=1e-4)
-
-
-class Calls(nn.Module):
-    """A forward that is a function."""
-
-    def __init__(self, forward: Callable[..., Any], **children: nn.Module) -> None:
-        super().__init__()
-        self._forward = forward
-        for name, child in children.items():
-            self.add_module(name, child)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._forward(self, *args, **kwargs)
 
 
 class Named(NamedTuple):
@@ -65,7 +53,7 @@ OUTPUTS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_outputs_of_all_kinds(kind: str) -> None:
-    model = Calls(lambda module, x: OUTPUTS[kind](module.inner(x)), inner=nn.Linear(4, 4))
+    model = Lambda(lambda module, x: OUTPUTS[kind](module.inner(x)), inner=nn.Linear(4, 4))
     x, kept = torch.randn(2, 4), []
     model.inner.register_forward_hook(lambda *call: kept.append(call[-1]))
     with mk.Monitor(model, {"*": NORMS}) as monitor:
@@ -80,7 +68,7 @@ def test_outputs_of_all_kinds(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["tuple", "list", "named tuple", "dict", "data class"])
 def test_inputs_of_all_kinds(kind: str) -> None:
-    model = Calls(lambda _, batch: (batch, 1.0))
+    model = Lambda(lambda _, batch: (batch, 1.0))
     x = torch.randn(2, 4)
     with mk.Monitor(model, {"": NORMS}) as monitor:
         model(OUTPUTS[kind](x))
@@ -102,7 +90,7 @@ def test_whole_numbers_have_no_norm_and_no_reason() -> None:
 
 
 def test_complex_numbers() -> None:
-    model, x = Calls(lambda _, x: x * 2j), torch.randn(2, 4, dtype=torch.complex64, requires_grad=True)
+    model, x = Lambda(lambda _, x: x * 2j), torch.randn(2, 4, dtype=torch.complex64, requires_grad=True)
     with mk.Monitor(model, {"": NORMS}) as monitor:
         model(x).abs().sum().backward()
         monitor.track(0)

@@ -14,10 +14,11 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module, zoo_model
+from models.functional import Lambda
 from modulekg_widgets.engine.playback import player as playback
 from modulekg_widgets.engine.playback import steps as playing
 from modulekg_widgets.engine.playback.player import Playback
-from tracing.samples import Calls, surroundings, unchanged
+from tracing.samples import surroundings, unchanged
 
 
 def small_cnn() -> nn.Sequential:
@@ -138,13 +139,13 @@ def test_tuples_dicts_none_and_keywords() -> None:
     def forward(module: nn.Module, *, ids: torch.Tensor, mask: Any = None) -> dict[str, Any]:
         return {"none": None, "logits": module.embed(input=ids), "mask": mask}
 
-    model = Calls(forward, embed=nn.Embedding(9, 4))
+    model = Lambda(forward, embed=nn.Embedding(9, 4))
     played = Playback(model, kwargs={"ids": torch.tensor([[1, 2, 3]])})
     root, embed = played.steps
     assert [(i.name, i.sizes, i.dtype) for i in embed.inputs] == [(".input", (1, 3), "int64")]
     assert [(o.name, o.sizes) for o in root.outputs] == [(".logits", (1, 3, 4))]
     assert Playback(model, {"ids": torch.tensor([[1]]), "mask": torch.tensor([True])}).error is None
-    silent = Playback(Calls(lambda module, x: None), torch.ones(2))
+    silent = Playback(Lambda(lambda module, x: None), torch.ones(2))
     assert (silent.steps[0].outputs, silent.steps[0].statistics) == ((), None)
     assert silent.picture(0) == (silent.picture(0)[0], None, 0)  # type: ignore[index]
 
@@ -172,7 +173,7 @@ def test_tuples_dicts_none_and_keywords() -> None:
     ids=lambda tensor: f"{tuple(tensor.shape)}-{tensor.dtype}-{tensor.layout}-{tensor.device}",
 )
 def test_outputs_of_every_kind(output: torch.Tensor) -> None:
-    played = Playback(Calls(lambda module, x: output), torch.ones(1))
+    played = Playback(Lambda(lambda module, x: output), torch.ones(1))
     (step,) = played.steps
     assert played.error is None
     assert step.outputs[0].sizes == tuple(output.shape)
@@ -190,7 +191,7 @@ def test_outputs_of_every_kind(output: torch.Tensor) -> None:
 
 
 def test_nothing_finite_is_no_number() -> None:
-    played = Playback(Calls(lambda module, x: x), torch.full((1, 2), float("nan")))
+    played = Playback(Lambda(lambda module, x: x), torch.full((1, 2), float("nan")))
     maps, largest, _ = played.picture(0)  # type: ignore[misc]
     assert str(played.steps[0].statistics) == (
         "Statistics(minimum=nan, maximum=nan, mean=nan, std=nan, zeros=0.0, non_finite=2, count=2)"
@@ -231,7 +232,7 @@ def test_an_error_that_the_model_catches_is_none() -> None:
             module.stops(x)
         return module.linear(x)
 
-    played = Playback(Calls(forward, stops=Stops(), linear=nn.Linear(4, 4)), torch.randn(2, 4))
+    played = Playback(Lambda(forward, stops=Stops(), linear=nn.Linear(4, 4)), torch.randn(2, 4))
     assert (played.error, played.failed) == (None, None)
     assert [step.error is None for step in played.steps] == [True, False, True, True]
 
@@ -244,7 +245,7 @@ def test_an_error_without_a_readable_text() -> None:
     def forward(module: nn.Module, x: torch.Tensor) -> None:
         raise SilentError
 
-    played = Playback(Calls(forward), torch.ones(1))
+    played = Playback(Lambda(forward), torch.ones(1))
     assert (played.error, played.failed) == ("SilentError: its text cannot be read", 0)
 
 
@@ -253,7 +254,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing() -> None:
         module.norm(x)
         raise KeyboardInterrupt
 
-    model, x = nn.Sequential(Calls(forward, norm=nn.BatchNorm1d(4))), torch.randn(2, 4)
+    model, x = nn.Sequential(Lambda(forward, norm=nn.BatchNorm1d(4))), torch.randn(2, 4)
     with unchanged(model, x), pytest.raises(KeyboardInterrupt):
         Playback(model, x)
 
@@ -328,10 +329,10 @@ def test_many_channels_items_and_pages() -> None:
 
 def test_bytes_of_a_map_are_its_values() -> None:
     values = torch.tensor([[[[0.0, 1.0], [float("nan"), 2.0]], [[5.0, 5.0], [5.0, 5.0]]]])
-    maps, _, _ = Playback(Calls(lambda module, x: x), values).picture(0)  # type: ignore[misc]
+    maps, _, _ = Playback(Lambda(lambda module, x: x), values).picture(0)  # type: ignore[misc]
     assert maps.pixels == bytes([0, 127, 255, 254, 0, 0, 0, 0])
     assert maps.ranges == ((0.0, 2.0), (5.0, 5.0))
-    strip, _, _ = Playback(Calls(lambda module, x: x), torch.arange(100.0)[None]).picture(0)  # type: ignore[misc]
+    strip, _, _ = Playback(Lambda(lambda module, x: x), torch.arange(100.0)[None]).picture(0)  # type: ignore[misc]
     assert (strip.form, strip.width, strip.height, strip.total) == ("strip", 64, 2, 100)
     assert len(strip.pixels) == 128
 
@@ -380,9 +381,9 @@ def test_thousands_of_calls_are_listed_up_to_the_most(monkeypatch: pytest.Monkey
             x = module.layer(x)
         return x
 
-    assert len(Playback(Calls(forward, layer=nn.Identity()), torch.ones(2, 2))) == 3001
+    assert len(Playback(Lambda(forward, layer=nn.Identity()), torch.ones(2, 2))) == 3001
     monkeypatch.setattr(playing, "MAX_STEPS", 100)
-    played = Playback(Calls(forward, layer=nn.Identity()), torch.ones(2, 2))
+    played = Playback(Lambda(forward, layer=nn.Identity()), torch.ones(2, 2))
     assert (len(played), played.dropped) == (100, 2901)
 
 

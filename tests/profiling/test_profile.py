@@ -13,8 +13,9 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import CutError, TraceError
-from tracing.samples import Calls, surroundings, unchanged
+from tracing.samples import surroundings, unchanged
 
 COLUMNS = ["module", "time_ms", "memory", "flops", "flops_per_s"]
 
@@ -158,7 +159,7 @@ def test_a_forward_that_raises_while_it_is_measured() -> None:
             raise ValueError("worn out")
         return module.get_submodule("linear")(x)
 
-    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.randn(2, 4)
+    model, x = Lambda(forward, linear=nn.Linear(4, 4)), torch.randn(2, 4)
     graph = mk.trace(model, x)
     with unchanged(model, x), pytest.raises(TraceError, match=r"worn out.*pass inputs that it takes"):
         graph.profile()

@@ -12,6 +12,7 @@ from torch.nn.utils import parametrizations
 
 from axes import transformers_models, zoo
 from axes.checks import seeded
+from models.recurrent import SequenceClassifier
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -26,19 +27,6 @@ TRANSFORMERS = [
     "llama", "bert", "gpt2", "t5", "whisper", "mixtral", "albert", "longformer", "wav2vec2", "clip", "segformer",
     "mamba",
 ]  # fmt: skip
-
-
-class Recurrent(nn.Module):
-    """Word vectors, a recurrent layer in both directions, and a layer on what it says last."""
-
-    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU]) -> None:
-        super().__init__()
-        self.words = nn.Embedding(50, 12)
-        self.layers = kind(12, 16, num_layers=2, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(32, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layers(self.words(x))[0][:, -1])
 
 
 class Attending(nn.Module):
@@ -106,10 +94,15 @@ def _grouped() -> nn.Module:
     )  # fmt: skip
 
 
+def _recurrent(kind: type[nn.LSTM] | type[nn.GRU]) -> nn.Module:
+    rnn = {"num_layers": 2, "batch_first": True, "bidirectional": True}
+    return SequenceClassifier(nn.Embedding(50, 12), kind(12, 16, **rnn), 5)
+
+
 WORDS = torch.tensor([[3, 14, 15, 9, 26], [5, 35, 8, 9, 7]])
 OWN: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
-    "lstm": (lambda: Recurrent(nn.LSTM), WORDS),
-    "gru": (lambda: Recurrent(nn.GRU), WORDS),
+    "lstm": (lambda: _recurrent(nn.LSTM), WORDS),
+    "gru": (lambda: _recurrent(nn.GRU), WORDS),
     "multihead_attention": (Attending, WORDS),
     "tied_embedding": (Tied, WORDS),
     "weight_norm": (_weight_norm, torch.linspace(-1, 1, 2 * 3 * 16).reshape(2, 3, 16)),

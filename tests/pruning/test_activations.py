@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from models.recurrent import SequenceClassifier
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian
 from pruning.criterion_samples import Heads, randomised, scores, tokens, traced_pair
@@ -71,15 +72,9 @@ def test_activation_of_heads_is_read_before_the_output_projection() -> None:
         np.testing.assert_allclose(found[name], means / means.mean(), rtol=1e-9)
 
 
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Linear(5, 6)
-        self.lstm = nn.LSTM(6, 4, num_layers=2, bidirectional=True, batch_first=True)
-        self.head = nn.Linear(8, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.lstm(self.embed(x))[0][:, -1])
+def recurrent() -> nn.Module:
+    rnn = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    return SequenceClassifier(nn.Linear(5, 6), nn.LSTM(6, 4, **rnn), 2)
 
 
 def masked() -> nn.Module:
@@ -89,7 +84,7 @@ def masked() -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("build", [Recurrent, Heads, masked])
+@pytest.mark.parametrize("build", [pytest.param(recurrent, id="Recurrent"), Heads, masked])
 def test_activation_reaches_every_axis_whatever_the_batch(build: Any) -> None:
     model = randomised(seeded(build))
     graph = mk.trace(model, (tokens(1).double(),))

@@ -11,6 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from models.recurrent import SequenceTagger
 from pruning.edits_of_cut import state_of
 from pruning.test_recalibrate import plan_of
 
@@ -211,17 +212,8 @@ def test_weights_that_are_computed_are_left_alone_and_said() -> None:
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
 def test_recurrent_weights_are_compensated(kind: Any) -> None:
-    class Tagger(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Linear(3, 8)
-            self.rnn = kind(8, 12, batch_first=True)
-            self.head = nn.Linear(12, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.rnn(self.embed(x))[0])
-
-    model, batches = seeded(Tagger).eval(), data(32, 7, 3, count=4)
+    model = seeded(lambda: SequenceTagger(nn.Linear(3, 8), kind(8, 12, batch_first=True), 4)).eval()
+    batches = data(32, 7, 3, count=4)
     plan = plan_of(model, batches[0])
     wanted = model(batches[3]).detach()
     plain = copy.deepcopy(model)

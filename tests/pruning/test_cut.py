@@ -17,6 +17,7 @@ from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from models.recurrent import SequenceTagger
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import (
     Small,
@@ -220,14 +221,8 @@ class Listed(nn.Module):
         return F.linear(F.linear(x, *self.made).relu(), self.read["weight"])
 
 
-class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
-        super().__init__()
-        self.layer = kind(4, 6, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(12, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layer(x)[0])
+def recurrent(kind: type[nn.RNNBase]) -> nn.Module:
+    return SequenceTagger(None, kind(4, 6, batch_first=True, bidirectional=True), 2)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +230,8 @@ class Recurrent(nn.Module):
     [
         (Tied, torch.tensor([[1, 5, 2]]), "table.weight", 1, [1, 3]),
         (Listed, torch.ones(3, 4), "made.0", 0, [1, 3]),
-        (lambda: Recurrent(nn.LSTM), torch.ones(2, 3, 4), "head.weight", 1, [1, 3, 6, 7]),
-        (lambda: Recurrent(nn.GRU), torch.ones(2, 3, 4), "head.weight", 1, [1, 3, 6, 7]),
+        (lambda: recurrent(nn.LSTM), torch.ones(2, 3, 4), "head.weight", 1, [1, 3, 6, 7]),
+        (lambda: recurrent(nn.GRU), torch.ones(2, 3, 4), "head.weight", 1, [1, 3, 6, 7]),
     ],
     ids=["tied", "listed", "lstm", "gru"],
 )

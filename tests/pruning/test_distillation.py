@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
+from models.residual import ResidualMLP
 from modulekg_widgets.engine.errors import CutError, UnknownPathError
 
 
@@ -54,17 +55,8 @@ def test_repeated_modules_are_compared_by_default() -> None:
     assert "outputs alone" in repr_after(mk.pruning.Distillation(teacher, receipt, features=False), student, x)
 
 
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(self.up(x).relu())
-
-
 def tower() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(10, 16), nn.Sequential(*(Residual() for _ in range(4))), nn.Linear(16, 5))
+    return nn.Sequential(nn.Linear(10, 16), nn.Sequential(*(ResidualMLP(16, 32) for _ in range(4))), nn.Linear(16, 5))
 
 
 @pytest.mark.parametrize("widths", [{}, {"per_axis": {("1.2.up.weight", 0): [5]}}], ids=["blocks", "blocks and widths"])

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.recurrent import SequenceTagger
 from pruning.battery import differs, state_of
 
 
@@ -210,22 +211,17 @@ def test_equal_integers_may_be_coincidence() -> None:
 
 
 def test_two_directions_of_a_recurrent_layer_lose_alike() -> None:
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn, self.out = nn.LSTM(5, 8, 2, bidirectional=True, batch_first=True), nn.Linear(16, 3)
+    def tagger() -> nn.Module:
+        return SequenceTagger(None, nn.LSTM(5, 8, 2, bidirectional=True, batch_first=True), 3)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.out(self.rnn(x)[0])
-
-    model = Recurrent()
+    model = tagger()
     names = [axis.name for axis in mk.trace(model, torch.randn(2, 4, 5)).axes.free]
     plan = planned(model, torch.randn(2, 4, 5))
     assert "rnn.hidden_size" in plan.edits.attributes
     assert plan.params[1] < 0.5 * plan.params[0]
     for name in names[:2]:  # one direction alone
         try:
-            planned(Recurrent(), torch.randn(2, 4, 5), per_axis={name: 0.5})
+            planned(tagger(), torch.randn(2, 4, 5), per_axis={name: 0.5})
         except mk.ModuleKGError as error:
             assert "stay whole" in str(error)  # noqa: PT017 - as above
 

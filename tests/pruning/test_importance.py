@@ -15,6 +15,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from models.shared_weights import TiedResidual
 from modulekg_widgets.engine.errors import CutError, DuplicateNameError, UnknownNameError
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.criteria import L1
@@ -261,24 +262,12 @@ def test_weights_are_read_as_they_are_now() -> None:
 
 
 def test_a_tied_parameter_is_read_once() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(7, 5)
-            self.mix = nn.Linear(5, 5)
-            self.out = nn.Linear(5, 7, bias=False)
-            self.out.weight = self.table.weight
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.table(x)
-            return self.out(x + self.mix(x))
-
-    model = seeded(Tied)
+    model = seeded(lambda: TiedResidual(7, 5))
     graph = mk.trace(model, (torch.tensor([[1, 2, 3]]),))
-    axis = graph.axes["table.weight", 1]
+    axis = graph.axes["embed.weight", 1]
     squares = sum(
         tensor.detach().double().square().movedim(dim, 0).reshape(5, -1).sum(1)
-        for tensor, dim in ((model.table.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1))
+        for tensor, dim in ((model.embed.weight, 1), (model.mix.weight, 0), (model.mix.weight, 1))
     )
     assert isinstance(squares, Tensor)
     found = score(graph.axes, [axis.term], "l2")  # type: ignore[union-attr]

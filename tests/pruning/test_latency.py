@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.residual import ResidualMLP
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
@@ -268,15 +269,7 @@ def test_cuts_that_are_slower_than_the_model(given_times: dict[str, Any]) -> Non
 
 
 def test_blocks_and_widths(given_times: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + self.down(self.up(x).relu())
-
-    graph = mk.trace(nn.Sequential(*(Residual() for _ in range(4))).eval(), torch.randn(2, 8))
+    graph = mk.trace(nn.Sequential(*(ResidualMLP(8, 32) for _ in range(4))).eval(), torch.randn(2, 8))
     plan = mk.plan(graph, blocks=["1"], target={"latency": 0.9})  # the block alone leaves 0.8
     assert (plan.axes, plan.blocks) == ((), ("1",))
     assert plan.latency is not None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
+from models.recurrent import SequenceTagger
 from modulekg_widgets.engine.pruning.importance.members import weights_along
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import shared_size_groups
 from modulekg_widgets.engine.pruning.plan.targets.ranking import local_exponents
@@ -86,23 +87,16 @@ class TestLocalTargets:
         assert [axis.dropped for axis in found.axes] == [axis.dropped for axis in named.axes]
 
 
-class Tagger(nn.Module):
+def tagger(kind: type[nn.RNNBase]) -> SequenceTagger:
     """Two layers in two directions, which have one number for all of their sizes, and of which one is read by more."""
-
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(20, 24)
-        self.rnn = kind(24, 28, num_layers=2, bidirectional=True, batch_first=True)  # type: ignore[call-arg]
-        self.head = nn.Linear(56, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.rnn(self.embed(x))[0])
+    rnn = kind(24, 28, num_layers=2, bidirectional=True, batch_first=True)  # type: ignore[call-arg]
+    return SequenceTagger(nn.Embedding(20, 24), rnn, 5)
 
 
 @pytest.mark.parametrize(("kind", "share"), [(nn.LSTM, 0.7), (nn.GRU, 0.4)])
 def test_sizes_that_are_one_number_meet_where_their_paces_differ(kind: type[nn.RNNBase], share: float) -> None:
     torch.manual_seed(0)
-    model = Tagger(kind).eval()
+    model = tagger(kind).eval()
     graph = mk.trace(model, torch.randint(0, 20, (1, 4)))
     hidden = [axis for axis in graph.axes.free if axis.size == 28]
     assert len(hidden) == 4
@@ -141,7 +135,7 @@ class TestOneNumber:
         assert list(shared_size_groups(graph.axes.free)) == []
 
     def test_what_a_layer_reads_is_none_of_its_sizes(self) -> None:
-        model = Tagger(nn.GRU)
+        model = tagger(nn.GRU)
         model.embed, model.rnn = nn.Embedding(20, 28), nn.GRU(28, 28, 2, bidirectional=True, batch_first=True)
         free = mk.trace(model.eval(), torch.randint(0, 20, (1, 4))).axes.free
         assert [axis.size for axis in free] == [28] * 5
@@ -166,19 +160,10 @@ class TestOneNumber:
     @pytest.mark.parametrize("scope", ["local", "global", "isomorphic"])
     @pytest.mark.parametrize("share", sampled([0.8, 0.6, 0.4], [0.6]))
     def test_sizes_that_are_one_number_meet_a_target_together(self, scope: str, share: float) -> None:
-        class Projected(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.rnn = nn.LSTM(20, 32, 2, bidirectional=True, proj_size=12, batch_first=True)
-                self.head = nn.Linear(24, 5)
-
-            def forward(self, x: Tensor) -> Tensor:
-                return self.head(self.rnn(x)[0])
-
         torch.manual_seed(0)
-        before, after = mk.plan(
-            mk.trace(Projected().eval(), torch.randn(2, 7, 20)), target={"flops": share}, scope=scope
-        ).flops
+        rnn = nn.LSTM(20, 32, 2, bidirectional=True, proj_size=12, batch_first=True)
+        graph = mk.trace(SequenceTagger(None, rnn, 5).eval(), torch.randn(2, 7, 20))
+        before, after = mk.plan(graph, target={"flops": share}, scope=scope).flops
         assert after / before == pytest.approx(share, abs=0.01)
 
 

@@ -27,6 +27,7 @@ from torch.optim import (
 )
 
 import modulekg_widgets as mk
+from models.residual import ResidualLinear
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import small_edits, state_of, step, trained
 
@@ -340,16 +341,8 @@ def test_what_does_not_fit_in_a_list_of_optimizers_is_named_and_nothing_changes(
 
 
 def test_a_removed_block_goes_from_all_optimizers() -> None:
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = nn.Linear(16, 16)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + self.part(x).relu()
-
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 16), Residual(), Residual(), nn.Linear(16, 3))
+    model = nn.Sequential(nn.Linear(6, 16), ResidualLinear(16), ResidualLinear(16), nn.Linear(16, 3))
     pair = matrices_and_others(model)
     pair.step()
     before = pair.state()

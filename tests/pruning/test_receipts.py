@@ -14,6 +14,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import seeded
+from models.recurrent import SequenceTagger
+from models.residual import ResidualLinear
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import (
     Small,
@@ -389,17 +391,9 @@ class Heads(nn.Module):
 class Deep(nn.Module):
     """Layers in a list, of which some go."""
 
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = nn.Linear(16, 16)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + self.part(x).relu()
-
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(self.Layer() for _ in range(4))
+        self.layers = nn.ModuleList(ResidualLinear(16) for _ in range(4))
         self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -409,15 +403,8 @@ class Deep(nn.Module):
         return self.last(x)
 
 
-class Tagger(nn.Module):
-    """A recurrent layer, which lists its weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.steps, self.last = nn.Linear(16, 8), nn.LSTM(8, 12, batch_first=True), nn.Linear(12, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(self.steps(self.first(x))[0])
+def tagger() -> nn.Module:
+    return SequenceTagger(nn.Linear(16, 8), nn.LSTM(8, 12, batch_first=True), 3)
 
 
 def normalised() -> nn.Module:
@@ -428,7 +415,7 @@ def normalised() -> nn.Module:
 @pytest.mark.parametrize(
     ("make", "asked"),
     [
-        (normalised, {"ratio": 0.5}), (Heads, {"ratio": 0.5}), (Tagger, {"ratio": 0.5}),
+        (normalised, {"ratio": 0.5}), (Heads, {"ratio": 0.5}), pytest.param(tagger, {"ratio": 0.5}, id="Tagger-asked2"),
         (Deep, {"blocks": 2}), (Deep, {"blocks": 1, "ratio": 0.5}),
     ],
 )  # fmt: skip

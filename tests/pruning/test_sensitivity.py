@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
+from models.recurrent import SequenceClassifier
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
 from modulekg_widgets.engine.torch_runtime.rng import equal_states
 from sampling import sampled
@@ -63,19 +64,13 @@ class Attention(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-class Tagger(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.rnn, self.head = nn.Embedding(9, 6), nn.GRU(6, 7, batch_first=True), nn.Linear(7, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.rnn(self.embed(x))[0][:, -1])
-
-
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = {
     "writes in place": (InPlace, lambda: torch.randn(5, 3, 6, 6)),
     "attention": (Attention, lambda: torch.randn(5, 5, 4)),
-    "recurrent": (Tagger, lambda: torch.randint(0, 9, (5, 6))),
+    "recurrent": (
+        lambda: SequenceClassifier(nn.Embedding(9, 6), nn.GRU(6, 7, batch_first=True), 4),
+        lambda: torch.randint(0, 9, (5, 6)),
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from models.recurrent import SequenceTagger
 from modulekg_widgets.engine.pruning.draft import Draft
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 from sampling import sampled
@@ -50,16 +51,8 @@ def test_params_and_flops_of_a_random_plan_are_those_that_the_plan_counts(name: 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("both", [True, False])
 def test_first_states_of_zeros_have_the_size_of_what_they_meet(kind: type[nn.RNNBase], both: bool) -> None:
-    class Tagger(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn = kind(12, 20, num_layers=2, bidirectional=both, batch_first=True)  # type: ignore[call-arg]
-            self.head = nn.Linear(40 if both else 20, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(self.rnn(x)[0])
-
-    graph = mk.trace(Tagger().eval(), torch.zeros(2, 5, 12))
+    rnn = kind(12, 20, num_layers=2, bidirectional=both, batch_first=True)  # type: ignore[call-arg]
+    graph = mk.trace(SequenceTagger(None, rnn, 3).eval(), torch.zeros(2, 5, 12))
     draft = Draft(graph)
     plan = mk.plan(graph, ratio=0.3)
     draft.adopt_plan(plan)

@@ -11,23 +11,12 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
+from models.residual import ResidualMLP
 from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.selection.repeated_layers import repeated_axes
 from modulekg_widgets.engine.pruning.plan.selection.request import Request
 from sampling import sampled
-
-
-class Block(nn.Module):
-    """A residual block of its own width."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(self.up(x).relu())
 
 
 class Blocks(nn.Module):
@@ -36,7 +25,7 @@ class Blocks(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Linear(6, 12)
-        self.blocks = nn.ModuleList([Block(12, 20), Block(12, 20), Block(12, 20), Block(12, 28)])
+        self.blocks = nn.ModuleList(ResidualMLP(12, hidden) for hidden in (20, 20, 20, 28))
         self.head = nn.Linear(12, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

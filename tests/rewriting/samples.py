@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-
-class Doing(nn.Module):
-    """A module whose forward is a given function of its inputs."""
-
-    def __init__(self, forward: Callable[..., Any], **children: nn.Module) -> None:
-        super().__init__()
-        for name, child in children.items():
-            self.add_module(name, child)
-        self.does = forward
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.does(self, *args, **kwargs)
 
 
 class Block(nn.Module):

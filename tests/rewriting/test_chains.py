@@ -11,7 +11,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.zoo import zoo_case
-from rewriting.samples import Block, Doing, net
+from models.functional import Lambda
+from rewriting.samples import Block, net
 from tracing.samples import unchanged
 
 find_chains = mk.rewrite.find_chains
@@ -72,20 +73,20 @@ def test_exact_classes() -> None:
 
 
 def test_a_branch_is_in_every_chain_that_reads_it() -> None:
-    model = Doing(lambda m, x: m.b(m.a(x)) + m.c(m.a(x)), a=nn.ReLU(), b=nn.Linear(3, 3), c=nn.Linear(3, 3))
+    model = Lambda(lambda m, x: m.b(m.a(x)) + m.c(m.a(x)), a=nn.ReLU(), b=nn.Linear(3, 3), c=nn.Linear(3, 3))
     assert chains(model, [nn.ReLU, nn.Linear], torch.randn(2, 3)) == [["a", "b"], ["a", "c"]]
-    once = Doing(lambda m, x: (lambda y: m.b(y) + m.c(y))(m.a(x)), a=nn.ReLU(), b=nn.Linear(3, 3), c=nn.Linear(3, 3))
+    once = Lambda(lambda m, x: (lambda y: m.b(y) + m.c(y))(m.a(x)), a=nn.ReLU(), b=nn.Linear(3, 3), c=nn.Linear(3, 3))
     assert chains(once, [nn.ReLU, nn.Linear], torch.randn(2, 3)) == [["a", "b"], ["a", "c"]]
 
 
 def test_weights_are_no_inputs() -> None:
-    model = Doing(lambda m, x: m.b(F.linear(m.a(x), m.b.weight.t() * 2)), a=nn.ReLU(), b=nn.Linear(3, 3, bias=False))
+    model = Lambda(lambda m, x: m.b(F.linear(m.a(x), m.b.weight.t() * 2)), a=nn.ReLU(), b=nn.Linear(3, 3, bias=False))
     found = chains(model, [nn.ReLU, F.linear, nn.Linear], torch.randn(2, 3))
     assert found == [["a", "function_modules.linear_0", "b"]]
 
 
 def test_something_between_ends_a_chain() -> None:
-    model = Doing(lambda m, x: m.b(m.a(x) * 2), a=nn.ReLU(), b=nn.Linear(3, 3))
+    model = Lambda(lambda m, x: m.b(m.a(x) * 2), a=nn.ReLU(), b=nn.Linear(3, 3))
     assert chains(model, [nn.ReLU, nn.Linear], torch.randn(2, 3)) == []
     assert chains(model, [nn.ReLU, torch.mul, nn.Linear], torch.randn(2, 3)) == [["a", "function_modules.mul_0", "b"]]
 
@@ -103,22 +104,22 @@ def test_what_does_nothing_is_passed_through_and_found() -> None:
 def test_a_model_that_can_only_be_traced() -> None:
     huge = torch.empty(1 << 45, 3, device="meta")
     assert chains(
-        nn.Sequential(nn.Linear(3, 3, device="meta"), Doing(lambda m, x: F.relu(x))), [nn.Linear, F.relu], huge
+        nn.Sequential(nn.Linear(3, 3, device="meta"), Lambda(lambda m, x: F.relu(x))), [nn.Linear, F.relu], huge
     ) == [["0", "1.function_modules.relu_0"]]
 
-    def forward(m: Doing, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Lambda, x: torch.Tensor) -> torch.Tensor:
         if not x.is_meta:
             raise MemoryError("too large")
         return F.relu(m.inner(x))
 
-    model = Doing(forward, inner=nn.Linear(3, 3))
+    model = Lambda(forward, inner=nn.Linear(3, 3))
     assert chains(model, [nn.Linear, F.relu], torch.randn(2, 3)) == [["inner", "function_modules.relu_0"]]
 
 
 def test_several_results_and_keywords() -> None:
-    model = Doing(lambda m, x: m.head(m.lstm(x)[0]), lstm=nn.LSTM(3, 4), head=nn.Linear(4, 2))
+    model = Lambda(lambda m, x: m.head(m.lstm(x)[0]), lstm=nn.LSTM(3, 4), head=nn.Linear(4, 2))
     assert chains(model, [nn.LSTM, nn.Linear], torch.randn(5, 2, 3)) == [["lstm", "head"]]
-    named = Doing(lambda m, x: m.b(input=m.a(input=x)), a=nn.ReLU(), b=nn.Linear(3, 3))
+    named = Lambda(lambda m, x: m.b(input=m.a(input=x)), a=nn.ReLU(), b=nn.Linear(3, 3))
     assert chains(named, [nn.ReLU, nn.Linear], torch.randn(2, 3)) == [["a", "b"]]
 
 

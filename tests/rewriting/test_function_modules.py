@@ -12,7 +12,8 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from rewriting.samples import Doing, net
+from models.functional import Lambda
+from rewriting.samples import net
 from tracing.samples import differences, snapshot, unchanged
 
 rw = mk.rewrite
@@ -77,7 +78,7 @@ def test_a_replacement_gets_what_its_forward_takes() -> None:
         def forward(self, parts: list[torch.Tensor], dim: int) -> torch.Tensor:
             return torch.cat(parts[::-1], dim)
 
-    model, x = Doing(forward), torch.randn(2, 3)
+    model, x = Lambda(forward), torch.randn(2, 3)
     with function_modules(model, x) as functions:
         assert functions.names == ["function_modules.relu_0", "function_modules.cat_0"]
         rw.replace(model, "function_modules.relu_0", lambda name, module: nn.Sigmoid())
@@ -95,7 +96,7 @@ def test_a_replacement_gets_what_its_forward_takes() -> None:
     ],
 )
 def test_a_replacement_that_does_not_fit(name: str, new: nn.Module, message: str) -> None:
-    model, x = Doing(lambda m, x: F.linear(x, m.weight) + x), torch.randn(2, 3)
+    model, x = Lambda(lambda m, x: F.linear(x, m.weight) + x), torch.randn(2, 3)
     model.weight = nn.Parameter(torch.randn(3, 3))
     with function_modules(model, x):
         before = snapshot(model, x)
@@ -105,7 +106,7 @@ def test_a_replacement_that_does_not_fit(name: str, new: nn.Module, message: str
 
 
 def test_a_layer_for_a_function_gets_no_weights() -> None:
-    model, x = Doing(lambda m, x: F.batch_norm(F.linear(x, m.weight), m.mean, m.var)), torch.randn(2, 3)
+    model, x = Lambda(lambda m, x: F.batch_norm(F.linear(x, m.weight), m.mean, m.var)), torch.randn(2, 3)
     model.weight = nn.Parameter(torch.randn(3, 3))
     model.register_buffer("mean", torch.zeros(3))
     model.register_buffer("var", torch.ones(3))
@@ -189,19 +190,19 @@ def choice(m: Any, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("forward", [loop, branch, choice])
 @pytest.mark.parametrize("times", [1, 3])
 def test_changed_calls_are_told(forward: Callable[..., Any], times: int) -> None:
-    model, x = Doing(forward), torch.randn(2, 3)
+    model, x = Lambda(forward), torch.randn(2, 3)
     model.times = 2  # type: ignore[assignment]
     with function_modules(model, x):
         model(x)
         model.times = times  # type: ignore[assignment]
-        with pytest.raises(mk.ModuleKGError, match=r"the forward of Doing (calls|ended before).*test_function_mod"):
+        with pytest.raises(mk.ModuleKGError, match=r"the forward of Lambda (calls|ended before).*test_function_mod"):
             model(x)
         rw.deactivate(model)
         assert torch.equal(model(x), forward(model, x))
 
 
 def test_call_sites_are_told_apart_by_line_and_index() -> None:
-    model, x = Doing(loop), torch.randn(2, 3)
+    model, x = Lambda(loop), torch.randn(2, 3)
     model.times = 3  # type: ignore[assignment]
     with function_modules(model, x) as functions:
         assert functions.names == [*(f"function_modules.relu_{i}" for i in range(3)), "function_modules.mul_0"]
@@ -231,7 +232,7 @@ def test_tables_that_a_forward_makes_once() -> None:
             m.table = torch.arange(3.0)
         return x + m.table
 
-    model, x = Doing(forward), torch.randn(2, 3)
+    model, x = Lambda(forward), torch.randn(2, 3)
     model.table = None  # type: ignore[assignment]
     with function_modules(model, x):
         assert model.table is None

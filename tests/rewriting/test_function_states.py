@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from rewriting.samples import Doing, net
+from models.functional import Lambda
+from rewriting.samples import net
 from tracing.samples import unchanged
 
 rw = mk.rewrite
 function_modules = rw.function_modules
 x = torch.randn(2, 3)
-relu = Doing(lambda m, x: F.relu(x))
+relu = Lambda(lambda m, x: F.relu(x))
 
 
 def keeps_its_results(model: nn.Module, *given: Any, **named: Any) -> None:
@@ -31,13 +32,13 @@ def keeps_its_results(model: nn.Module, *given: Any, **named: Any) -> None:
 
 
 def test_forwards_that_ask_for_the_device_or_for_data() -> None:
-    keeps_its_results(Doing(lambda m, x: F.relu(x * 1 if x.device.type == "cpu" else x)), x)
-    keeps_its_results(Doing(lambda m, x: F.relu(x) if x.sum() > x.sum() - 1 else F.gelu(x)), x)
+    keeps_its_results(Lambda(lambda m, x: F.relu(x * 1 if x.device.type == "cpu" else x)), x)
+    keeps_its_results(Lambda(lambda m, x: F.relu(x) if x.sum() > x.sum() - 1 else F.gelu(x)), x)
 
 
 @pytest.mark.parametrize("gradients", [True, False])
 def test_forwards_that_ask_for_gradients(gradients: bool) -> None:
-    model = Doing(lambda m, x: F.relu(m.inner(x)) if torch.is_grad_enabled() else torch.tanh(m.inner(x)),
+    model = Lambda(lambda m, x: F.relu(m.inner(x)) if torch.is_grad_enabled() else torch.tanh(m.inner(x)),
                   inner=nn.Linear(3, 3))  # fmt: skip
     with torch.set_grad_enabled(gradients), function_modules(model, x):
         for now in (gradients, not gradients):
@@ -60,18 +61,18 @@ def test_a_parent_that_goes_over_the_children_of_a_child() -> None:
             return F.relu(super().forward(x))
 
     for forward in (lambda m, x: m.part(x) * len(m.part), lambda m, x: [layer(x) for layer in m.part][-1]):
-        keeps_its_results(Doing(forward, part=Part(nn.Linear(3, 3), nn.Linear(3, 3))), x)
+        keeps_its_results(Lambda(forward, part=Part(nn.Linear(3, 3), nn.Linear(3, 3))), x)
 
 
 def test_a_branch_that_was_not_taken_and_calls_no_function() -> None:
     experts = nn.ModuleList([nn.Sequential(nn.Linear(3, 3), nn.ReLU()) for _ in range(2)])
-    model = Doing(lambda m, x, i: m.experts[i](x), experts=experts)
+    model = Lambda(lambda m, x, i: m.experts[i](x), experts=experts)
     with function_modules(model, (x, 0)):
         assert torch.equal(model(x, 1), experts[1](x))
 
 
 def test_leaving_while_a_forward_runs() -> None:
-    model = Doing(lambda m, x: F.relu(m.inner(x)), inner=nn.Linear(3, 3))
+    model = Lambda(lambda m, x: F.relu(m.inner(x)), inner=nn.Linear(3, 3))
     expected = model(x)
     functions = rw.activate(model, x)
     handle = rw.get(model, "inner").register_forward_hook(lambda *_: rw.deactivate(model))
@@ -92,12 +93,12 @@ def test_in_place_calls_whose_result_is_not_used() -> None:
         return (x - 0.5).relu_()
 
     for args in (None, x):
-        with function_modules(Doing(statement), x) as functions:
+        with function_modules(Lambda(statement), x) as functions:
             with pytest.raises(mk.ModuleKGError, match=r"would do nothing: relu at .* is called for what it writes"):
                 rw.replace(functions.model, "function_modules.relu_0", lambda name, module: nn.Sigmoid(), args=args)
             rw.replace(functions.model, "function_modules.relu_0", lambda name, module: nn.Identity(), args=args)
             assert torch.equal(functions.model(x), x - 0.5)
-    with function_modules(Doing(assignment), x) as functions:
+    with function_modules(Lambda(assignment), x) as functions:
         rw.replace(functions.model, "function_modules.relu_0", lambda name, module: nn.Sigmoid())
         assert torch.equal(functions.model(x), (x - 0.5).sigmoid())
 
@@ -112,7 +113,7 @@ def test_an_operator_that_only_writes() -> None:
         increase(y)
         return F.relu(y)
 
-    model = Doing(forward)
+    model = Lambda(forward)
     with function_modules(model, x) as functions:
         assert rw.find(model, increase) == ["function_modules.increase_0"]
         assert len(functions) == 3
@@ -121,7 +122,7 @@ def test_an_operator_that_only_writes() -> None:
 
 @pytest.mark.slow
 def test_the_last_function_modules_come_back() -> None:
-    model = Doing(lambda m, x: F.relu(x))
+    model = Lambda(lambda m, x: F.relu(x))
     rw.activate(model, x)
     rw.deactivate(model)
     gc.collect()
@@ -156,7 +157,7 @@ def test_modules_that_were_replaced_meanwhile() -> None:
 
 
 def test_a_saved_forward_serves_no_more_afterwards() -> None:
-    model = Doing(lambda m, x: F.relu(x))
+    model = Lambda(lambda m, x: F.relu(x))
     with function_modules(model, x):
         rw.replace(model, "function_modules.relu_0", lambda name, module: nn.Sigmoid())
         kept = model.forward
@@ -188,7 +189,7 @@ def test_a_model_dies_when_nobody_holds_it() -> None:
     gc.collect()
     gc.disable()
     try:
-        model = Doing(lambda m, x: F.relu(x))
+        model = Lambda(lambda m, x: F.relu(x))
         with function_modules(model, x):
             model(x)
         rw.activate(model, x)
@@ -225,7 +226,7 @@ def test_names_in_both_modes() -> None:
             x = F.relu(x) * 1
         return F.relu(x + 1)
 
-    model = Doing(forward, function_modules=nn.Identity())  # a child of that name
+    model = Lambda(forward, function_modules=nn.Identity())  # a child of that name
     for made in (True, False):
         for searched in (True, False):
             graph = mk.trace(model.train(searched), x)

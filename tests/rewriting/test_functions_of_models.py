@@ -15,7 +15,8 @@ import modulekg_widgets as mk
 from axes.zoo import float_models, zoo_case
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
-from rewriting.samples import Doing, net
+from models.functional import Lambda
+from rewriting.samples import net
 from tracing.samples import unchanged
 
 rw = mk.rewrite
@@ -61,7 +62,7 @@ def test_a_custom_operator() -> None:
         return x * 3
 
     thrice.register_fake(lambda x: torch.empty_like(x))
-    model, x = Doing(lambda m, x: torch.ops.mkg_tests.thrice(thrice(x))), torch.randn(2)
+    model, x = Lambda(lambda m, x: torch.ops.mkg_tests.thrice(thrice(x))), torch.randn(2)
     with function_modules(model, x):
         assert torch.equal(model(x), x * 3 * 3)
         assert rw.find(model, thrice) == ["function_modules.thrice_0", "function_modules.thrice_1"]
@@ -140,13 +141,13 @@ def test_checkpoints_compute_the_same_gradients(reentrant: bool) -> None:
         return checkpoint(lambda y: F.relu(m.block(y)), x, use_reentrant=reentrant) * 2
 
     for forward in (whole, part):
-        model = Doing(forward, block=Doing(lambda m, x: torch.sigmoid(m.inner(x)), inner=nn.Linear(3, 3)))
+        model = Lambda(forward, block=Lambda(lambda m, x: torch.sigmoid(m.inner(x)), inner=nn.Linear(3, 3)))
         x = torch.randn(2, 3, requires_grad=True)
         with function_modules(model, x) as functions:
             assert functions.names == ["block.function_modules.sigmoid_0", "function_modules.mul_0"]
             rw.replace(model, functions.names[0], lambda name, module: nn.Tanh())
             inner = rw.get(model, "block.inner")
-            plain = Doing(forward, block=Doing(lambda m, x: torch.tanh(m.inner(x)), inner=inner))
+            plain = Lambda(forward, block=Lambda(lambda m, x: torch.tanh(m.inner(x)), inner=inner))
             gradients = []
             for each in (model, plain):
                 inner.zero_grad()

@@ -15,7 +15,8 @@ from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
 from axes.zoo import zoo_case
-from rewriting.samples import Block, Doing, Net, net
+from models.functional import Lambda
+from rewriting.samples import Block, Net, net
 from tracing.samples import differences, snapshot, unchanged
 
 rw = mk.rewrite
@@ -334,7 +335,7 @@ def test_a_fault_at_any_write_leaves_nothing_between() -> None:
 
 
 def test_an_unused_head_cannot_be_judged_and_goes() -> None:
-    model = Doing(lambda m, x: x * 2, extra=Doing(lambda m, x: x))
+    model = Lambda(lambda m, x: x * 2, extra=Lambda(lambda m, x: x))
     rw.replace(model, "extra", gelu)
     parametrised = nn.Sequential(parametrizations.weight_norm(nn.Linear(3, 3)))
     rw.replace(parametrised, "0", lambda name, module: nn.Linear(3, 3))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from tracing.samples import Calls
+from models.functional import Lambda
 
 
 @lru_cache
@@ -68,7 +68,7 @@ def test_the_cache_holds_what_a_real_pass_makes(way: str, needs_data: bool) -> N
 def test_a_cache_that_the_model_holds_stays_empty() -> None:
     held = lru_cache(lambda size: torch.ones(size))
     model, x = (
-        Calls(lambda module, x: module.linear(x) + module.held(2), linear=nn.Linear(4, 2), held=held),
+        Lambda(lambda module, x: module.linear(x) + module.held(2), linear=nn.Linear(4, 2), held=held),
         torch.randn(3, 4),
     )
     assert mk.trace(model, x).traced_on == "meta"

@@ -13,16 +13,17 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.identity.folding import hyperparameters
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 
 def net(**attributes: Any) -> nn.Module:
     layers = {"a": nn.Linear(4, 6), "b": nn.Linear(6, 3)}
-    return Calls(lambda module, x: module.b(module.a(x).relu()), **layers, **attributes).eval()
+    return Lambda(lambda module, x: module.b(module.a(x).relu()), **layers, **attributes).eval()
 
 
 # ------------------------------------------------------------------ sparse
@@ -31,7 +32,7 @@ def net(**attributes: Any) -> nn.Module:
 def sparse(kind: str) -> nn.Module:
     matrix = torch.eye(5) * torch.arange(1.0, 6)
     held: Any = {"coo": matrix.to_sparse, "csr": matrix.to_sparse_csr, "parameter": matrix.to_sparse}[kind]()
-    model = Calls(
+    model = Lambda(
         lambda module, x: module.b((module.matrix @ module.a(x)).relu()), a=nn.Linear(4, 6), b=nn.Linear(6, 3)
     )
     if kind == "parameter":
@@ -97,7 +98,7 @@ def keyed(**attributes: Any) -> nn.Module:
         return module.b(module.a(x).relu()) * module.scales[weight]
 
     layers = {"a": nn.Linear(4, 6), "b": nn.Linear(6, 3)}
-    model = Calls(forward, **layers, **attributes).eval()
+    model = Lambda(forward, **layers, **attributes).eval()
     model.names = {model.a.weight: "first", model.b.weight: "second"}
     model.members, model.alone = {model.a.weight}, (model.a.weight,)
     model.scales = {model.a.weight: torch.full((1,), 2.0)}
@@ -191,7 +192,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Parameter], Callable[[Any, torch.Tensor],
 def test_parameters_of_every_kind_are_played(kind: str) -> None:
     make, forward, sizes = KINDS[kind]
     held = make()
-    model, x = Calls(forward, held=held), torch.randn(5, 4)
+    model, x = Lambda(forward, held=held), torch.randn(5, 4)
     expected = model(x)
     version = held._version
     played = Playback(model, x)
@@ -238,7 +239,7 @@ def test_what_stands_outside_of_the_model_is_said_to_be_shared(held: Callable[[]
             return module.b(module.a(x).relu())
         return module.b(module.outside.submit(module.a, x).result().relu())
 
-    model, x = Calls(forward, a=nn.Linear(4, 6), b=nn.Linear(6, 3), outside=held()), torch.randn(5, 4)
+    model, x = Lambda(forward, a=nn.Linear(4, 6), b=nn.Linear(6, 3), outside=held()), torch.randn(5, 4)
     (note,) = mk.trace(model, x).notes
     assert f"forward ran with the model's own {type(model.outside).__name__}" in note
     assert model(x).shape == (5, 3)

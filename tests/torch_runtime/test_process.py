@@ -19,7 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import _get_current_function_mode_stack
 
 import modulekg_widgets as mk
-from tracing.samples import Calls, unchanged
+from models.functional import Lambda
+from tracing.samples import unchanged
 
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object], Any]] = {
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled, False),
@@ -76,7 +77,7 @@ def test_settings_stay(name: str) -> None:
         write(other)
         return module.linear(x)
 
-    model, x = Calls(forward, linear=nn.Linear(2, 2)), torch.randn(1, 2)
+    model, x = Lambda(forward, linear=nn.Linear(2, 2)), torch.randn(1, 2)
     try:
         for look in (mk.trace, mk.ForwardPlayer):
             look(model, x)
@@ -106,7 +107,7 @@ def test_a_setting_that_another_thread_changes_meanwhile_is_its_own(name: str) -
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        mk.trace(Calls(forward), torch.ones(2))
+        mk.trace(Lambda(forward), torch.ones(2))
         assert read() == other
     finally:
         thread.join()
@@ -124,7 +125,7 @@ def test_threads_that_wait_or_stand_still_do_not_keep_generators_from_being_put_
         torch.manual_seed(1)
         return x * random.random()
 
-    model, x = Calls(forward), torch.ones(2)
+    model, x = Lambda(forward), torch.ones(2)
     over = threading.Event()
     threads = [threading.Thread(target=wait) for wait in (over.wait, lambda: sleeps(over), lambda: polls(over))]
     for thread in threads:
@@ -158,7 +159,7 @@ def test_generators_are_left_alone_while_another_thread_computes() -> None:
         while not over.is_set():
             drawn.append(random.random())
 
-    model, x = Calls(lambda module, x: x + 1), torch.ones(2)
+    model, x = Lambda(lambda module, x: x + 1), torch.ones(2)
     thread = threading.Thread(target=work)
     random.seed(5)
     thread.start()

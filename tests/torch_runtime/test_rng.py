@@ -17,10 +17,11 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states, with_isolated_rng
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 X = torch.full((3, 4), 0.5)
 DRAWS: dict[str, Any] = {
@@ -84,7 +85,7 @@ def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
         torch.manual_seed(1)
         return x * random.random() * float(np.random.random()) * x.sum().item()
 
-    model, x = Calls(forward), torch.ones(2)
+    model, x = Lambda(forward), torch.ones(2)
     with unchanged(model, x):
         for _ in range(2):
             run_isolated(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)

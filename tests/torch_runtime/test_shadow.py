@@ -21,8 +21,9 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 
 def net() -> nn.Sequential:
@@ -33,7 +34,7 @@ def net() -> nn.Sequential:
 
 
 def test_whose_memory_it_is() -> None:
-    model = Calls(lambda module, x: x, linear=nn.Linear(2, 2), loose=torch.zeros(3))
+    model = Lambda(lambda module, x: x, linear=nn.Linear(2, 2), loose=torch.zeros(3))
     model.register_buffer("buffer", torch.zeros(2))
     for own, shares in (
         (SHARED, (True, True, True)),
@@ -54,7 +55,9 @@ def test_whose_memory_it_is() -> None:
 
 def test_tensors_that_share_memory_do_so_in_the_copy() -> None:
     flat = torch.arange(6.0)
-    model = Calls(lambda module, x: x, flat=flat, part=flat[2:4], turned=flat.view(2, 3).t(), data=torch.zeros(9, 9)[0])
+    model = Lambda(
+        lambda module, x: x, flat=flat, part=flat[2:4], turned=flat.view(2, 3).t(), data=torch.zeros(9, 9)[0]
+    )
     copy = Shadow(model, own_memory=ALL).model
     copy.flat.zero_()
     assert copy.part.tolist() == [0, 0]
@@ -64,7 +67,7 @@ def test_tensors_that_share_memory_do_so_in_the_copy() -> None:
 
 def test_one_sample_of_a_large_data_set_is_copied_alone() -> None:
     data = torch.zeros(1000, 1000)
-    copy = Shadow(Calls(lambda module, x: x, sample=data[3]), own_memory=ALL).model
+    copy = Shadow(Lambda(lambda module, x: x, sample=data[3]), own_memory=ALL).model
     assert copy.sample.untyped_storage().nbytes() == 4000
 
 
@@ -200,7 +203,7 @@ WAYS: dict[str, Callable[[nn.Module], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_a_module_leads_to_its_copy(way: str) -> None:
     inner = nn.Linear(4, 4)
-    model = Calls(lambda module, x: module.call(x), inner=inner, call=WAYS[way](inner))
+    model = Lambda(lambda module, x: module.call(x), inner=inner, call=WAYS[way](inner))
     x = torch.randn(2, 4)
     copy = Shadow(model, own_memory=ALL).model
     with torch.no_grad():
@@ -269,7 +272,7 @@ def test_that_is_so_too_where_the_model_itself_has_to_run(monkeypatch: pytest.Mo
 
 
 def test_numbers_outside_of_python_are_copied() -> None:
-    model = Calls(lambda module, x: x, array=np.zeros(3), generator=torch.Generator(), numpys=np.random.default_rng(0))
+    model = Lambda(lambda module, x: x, array=np.zeros(3), generator=torch.Generator(), numpys=np.random.default_rng(0))
     with unchanged(model):
         copy = Shadow(model).model
         copy.array += 1
@@ -304,7 +307,7 @@ def test_scripted_parts_have_a_copy_of_their_own() -> None:
 
 def test_a_lock_that_is_held_is_shared() -> None:
     """A copy would be another lock, and a forward that takes it would not wait."""
-    model = Calls(lambda module, x: x, lock=threading.RLock(), event=threading.Event())
+    model = Lambda(lambda module, x: x, lock=threading.RLock(), event=threading.Event())
     copy = Shadow(model).model
     assert copy.lock is model.lock
     assert copy.event is model.event
@@ -337,7 +340,7 @@ class Handle(bytearray):
 def test_what_is_given_for_a_copy_stays_as_it_is() -> None:
     module = Handle.home.module
     before = dict(vars(module))
-    mk.trace(Calls(lambda module, x: x + 1, handle=Handle()), torch.randn(2, 4))
+    mk.trace(Lambda(lambda module, x: x + 1, handle=Handle()), torch.randn(2, 4))
     assert vars(module) == before
 
 
@@ -363,7 +366,7 @@ def test_tensors_without_data_in_the_records_of_an_exported_model() -> None:
 def test_what_is_kept_by_an_address() -> None:
     inner = nn.Linear(4, 4)
     scales = {id(inner): 2.0, 7: 1.0}
-    model = Calls(lambda module, x: module.inner(x) * module.scales[id(module.inner)], inner=inner, scales=scales)
+    model = Lambda(lambda module, x: module.inner(x) * module.scales[id(module.inner)], inner=inner, scales=scales)
     assert mk.trace(model, torch.randn(2, 4)).notes == []
     assert set(model.scales) == {id(inner), 7}
 

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 
 def net() -> nn.Sequential:
@@ -81,7 +82,7 @@ def _hooks_what_pickle_makes(model: Any, x: torch.Tensor) -> torch.Tensor:
 def _looks_inside(model: Any, x: torch.Tensor) -> torch.Tensor:
     if not model.looked:
         model.looked = True
-        inner = Calls(_hooks_a_child, first=model.first, second=model.second)
+        inner = Lambda(_hooks_a_child, first=model.first, second=model.second)
         model.count = [operator.name for operator in mk.trace(inner, x).operators].count("aten::mul")
     return _hooks_a_child(model, x * model.count)
 
@@ -93,7 +94,7 @@ def _looks_inside(model: Any, x: torch.Tensor) -> torch.Tensor:
 )  # fmt: skip
 def test_a_forward_that_registers_a_hook(forward: Callable[..., Any]) -> None:
     """For one module alone, though the modules of a shadow share the registries that are empty."""
-    model = Calls(forward, first=nn.Linear(4, 4), second=nn.Linear(4, 4), looked=False)
+    model = Lambda(forward, first=nn.Linear(4, 4), second=nn.Linear(4, 4), looked=False)
     x = torch.randn(2, 4)
     with unchanged(model, x):
         graph = mk.trace(model, x)

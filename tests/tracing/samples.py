@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,16 +101,3 @@ def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
             yield from differences(one, other, f"{place}/{index}")
     elif before != after:
         yield f"{place}: {str(before)[:200]} became {str(after)[:200]}"
-
-
-class Calls(nn.Module):
-    """A module whose forward is a given function of it and the inputs."""
-
-    def __init__(self, forward: Callable[..., Any], **attributes: Any) -> None:
-        super().__init__()
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        self.__dict__["function"] = forward
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(self, *args, **kwargs)

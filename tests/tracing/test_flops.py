@@ -15,10 +15,10 @@ from torchvision import models
 
 import modulekg_widgets as mk
 from axes import transformers_models
+from models.functional import Lambda
 from modulekg_widgets.engine.operators import formulas
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
 from modulekg_widgets.engine.tracing.flops import Flops
-from tracing.samples import Calls
 
 Tensor = torch.Tensor
 MODELS = ["resnet18", "vit_b_32", "swin_t", "swin_v2_t", "convnext_tiny", "densenet121", "googlenet", "mnasnet0_5",
@@ -104,7 +104,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 def test_what_torch_does_not_count_is_no_product(name: str) -> None:
     forward, shapes = PRODUCTS[name]
     args = tuple(torch.rand(shape) for shape in shapes)
-    model = Calls(lambda _, *given: forward(*given))
+    model = Lambda(lambda _, *given: forward(*given))
     assert mk.trace(model, args).flops().matmul == counted_by_torch(model, *args)
 
 
@@ -141,7 +141,7 @@ def test_a_large_number_reads_well() -> None:
 
 def cost(forward: Callable[..., Any], *shapes: tuple[int, ...]) -> int:
     """The cost of a function of tensors, all of whose operators are known."""
-    graph = mk.trace(Calls(lambda _, *args: forward(*args)), tuple(torch.rand(shape) + 0.5 for shape in shapes))
+    graph = mk.trace(Lambda(lambda _, *args: forward(*args)), tuple(torch.rand(shape) + 0.5 for shape in shapes))
     flops = graph.flops()
     assert flops.unknown == []
     return flops.total
@@ -255,7 +255,7 @@ def _(x: Tensor) -> Tensor:
 
 @pytest.fixture
 def model() -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 4), Calls(lambda module, x: twice(x)))
+    return nn.Sequential(nn.Linear(4, 4), Lambda(lambda module, x: twice(x)))
 
 
 def test_an_operator_without_a_formula_is_listed(model: nn.Module) -> None:

@@ -11,8 +11,9 @@ from torch import nn
 from torchvision import models
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 from tracing.test_writes import assert_consistent
 
 Tensor = torch.Tensor
@@ -145,7 +146,7 @@ def test_the_structure_of_the_output() -> None:
         }  # fmt: skip
 
     torch.manual_seed(0)
-    model = Calls(forward, linear=nn.Linear(4, 4))
+    model = Lambda(forward, linear=nn.Linear(4, 4))
     graph = mk.trace(model, torch.randn(2, 4))
     x = torch.randn(2, 4)
     got, expected = graph.forward(x), model(x)
@@ -159,9 +160,9 @@ def test_the_structure_of_the_output() -> None:
 
 
 def test_outputs_that_are_no_tensors() -> None:
-    model = Calls(lambda module, x: None)
+    model = Lambda(lambda module, x: None)
     assert mk.trace(model, torch.randn(2)).forward(torch.randn(2)) is None
-    model = Calls(lambda module, x: x)
+    model = Lambda(lambda module, x: x)
     x = torch.randn(2)
     assert mk.trace(model, torch.randn(2)).forward(x) is x
 
@@ -188,7 +189,7 @@ def test_a_tied_weight() -> None:
 
 
 def test_one_tensor_twice() -> None:
-    model = Calls(lambda module, x, y: x * 2 + y)
+    model = Lambda(lambda module, x, y: x * 2 + y)
     x = torch.randn(3)
     graph = mk.trace(model, (x, x))
     assert len(graph.inputs) == 1
@@ -256,7 +257,7 @@ def test_data_that_lead_another_way_are_refused() -> None:
 
     x = torch.tensor([1.0, -1.0, 4.0])
     for forward in (scaled, chosen):
-        graph = mk.trace(Calls(forward), x)
+        graph = mk.trace(Lambda(forward), x)
         assert torch.equal(graph.forward(x), forward(None, x))
         with pytest.raises(mk.ModuleKGError, match=r"at the trace .*: trace the model again"):
             graph.forward(torch.tensor([1.0, 2.0, 3.0]))

@@ -13,24 +13,12 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.torch_runtime.private import HigherOrderOperator
 
 Forward = Callable[..., Tensor]
 OFFSETS = torch.tensor([0, 2, 3, 6])
-
-
-class _Model(nn.Module):
-    """Layers by name, and a function of them as forward."""
-
-    def __init__(self, forward: Forward, **layers: nn.Module) -> None:
-        super().__init__()
-        self.of = forward
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-
-    def forward(self, *given: Tensor) -> Tensor:
-        return self.of(self, *given)
 
 
 def _seeded(model: nn.Module) -> nn.Module:
@@ -70,7 +58,7 @@ def _ensemble(model: Any, x: Tensor) -> Tensor:
 
 
 def test_an_ensemble_by_vmap_is_one_batch_of_products() -> None:
-    model = _seeded(_Model(_ensemble, members=nn.ModuleList(_member() for _ in range(3))))
+    model = _seeded(Lambda(_ensemble, members=nn.ModuleList(_member() for _ in range(3))))
     x = torch.randn(4, 6)
     axis = "members.0.0.weight.dim0"
     graph, _, after = _cut_and_back(model, (x,), {axis: 0.5})
@@ -92,7 +80,7 @@ def test_weights_that_are_stacked_once_run_through_a_skeleton() -> None:
 
     state, _ = stack_module_state([_member() for _ in range(3)])
     stacked = {name.replace(".", "_"): nn.Parameter(value.detach()) for name, value in state.items()}
-    model = _seeded(_Model(forward, weights=nn.ParameterDict(stacked)))
+    model = _seeded(Lambda(forward, weights=nn.ParameterDict(stacked)))
     _, plan, after = _cut_and_back(model, (torch.randn(4, 6),), {"weights.0_weight.out": 0.5})
     assert after.shape == (4, 3)
     assert plan.params[1] == 3 * (4 * 6 + 4 + 3 * 4 + 3)
@@ -102,7 +90,7 @@ def test_samples_one_by_one_are_a_batch() -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return vmap(lambda row: model.b(torch.relu(model.a(row))))(x)
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     graph, _, after = _cut_and_back(model, (torch.randn(4, 6),), {"a.out": 0.5})
     assert after.shape == (4, 3)
     assert graph.flops().macs == 4 * (6 * 8 + 8 * 3)
@@ -112,7 +100,7 @@ def test_vmap_inside_of_vmap() -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return vmap(vmap(lambda row: model.b(model.a(row).tanh())), in_dims=1, out_dims=1)(x)
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     _, _, after = _cut_and_back(model, (torch.randn(2, 4, 6),), {"a.out": 0.5})
     assert after.shape == (2, 4, 3)
 
@@ -129,7 +117,7 @@ def _attention(attend: Forward) -> nn.Module:
 
     # a bias of keys is the same for all of them, and softmax drops it: nothing proves it
     layers = {name: nn.Linear(32, 32, bias=name != "k") for name in ("q", "k", "v", "out")}
-    return _seeded(_Model(forward, **layers))
+    return _seeded(Lambda(forward, **layers))
 
 
 def _causal(length: int) -> Any:
@@ -179,7 +167,7 @@ def test_both_branches_of_cond_are_cut() -> None:
         return model.out(torch.cond(h.sum() > 0, lambda h: model.yes(h), lambda h: model.no(h).tanh(), (h,)))
 
     layers = {"a": nn.Linear(6, 8), "yes": nn.Linear(8, 10), "no": nn.Linear(8, 10), "out": nn.Linear(10, 3)}
-    model = _seeded(_Model(forward, **layers))
+    model = _seeded(Lambda(forward, **layers))
     graph, plan, after = _cut_and_back(model, (torch.randn(4, 6),), {"a.out": 0.5, "yes.out": 0.5}, proved=False)
     assert after.shape == (4, 3)
     assert plan.params[1] == 4 * 7 + 2 * 5 * 5 + 3 * 6
@@ -198,7 +186,7 @@ def test_branches_of_other_shapes_are_refused() -> None:
         return torch.cond(x.sum() > 0, lambda x: x[:1], lambda x: x[:2], (x,))
 
     with pytest.raises(TraceError, match=r"the branches of torch\.cond give tensors of other shapes"):
-        mk.trace(_Model(forward), torch.randn(4, 6))
+        mk.trace(Lambda(forward), torch.randn(4, 6))
 
 
 def _scanned(model: Any, x: Tensor) -> Tensor:
@@ -241,7 +229,7 @@ def _mapped(model: Any, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("forward", [_scanned, _looped, _associative, _mapped])
 def test_loops_are_recorded_step_by_step(forward: Forward) -> None:
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), w=nn.Linear(8, 8), out=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), w=nn.Linear(8, 8), out=nn.Linear(8, 3)))
     x = torch.randn(4, 6)
     graph = mk.trace(model, x)
     half = dict.fromkeys((axis.name for axis in graph.axes.free), 0.5)
@@ -253,7 +241,7 @@ def test_loops_are_recorded_step_by_step(forward: Forward) -> None:
 
 
 def test_a_loop_that_data_end_is_recorded_as_it_ran() -> None:
-    model = _seeded(_Model(_looped_by_data, a=nn.Linear(6, 8), w=nn.Linear(8, 8, bias=False), out=nn.Linear(8, 3)))
+    model = _seeded(Lambda(_looped_by_data, a=nn.Linear(6, 8), w=nn.Linear(8, 8, bias=False), out=nn.Linear(8, 3)))
     graph = mk.trace(model, torch.randn(4, 6))
     assert graph.traced_on == "real"
     assert graph.data_dependent
@@ -266,7 +254,7 @@ def test_importances_hear_the_layers_inside_of_a_branch() -> None:
         return model.out(torch.cond(h.sum() > -1e9, lambda h: model.yes(h).relu(), lambda h: model.no(h), (h,)))
 
     layers = {"a": nn.Linear(6, 8), "yes": nn.Linear(8, 10), "no": nn.Linear(8, 10), "out": nn.Linear(10, 3)}
-    model, x = _seeded(_Model(forward, **layers)), torch.randn(4, 6)
+    model, x = _seeded(Lambda(forward, **layers)), torch.randn(4, 6)
     plan = mk.plan(mk.trace(model, x), per_axis={"yes.out": 0.5}, importance="activation")
     assert plan.params[1] < plan.params[0]
 
@@ -301,7 +289,7 @@ _ROWS = [torch.randn(2, 4), torch.randn(1, 4), torch.randn(3, 4)]
 )  # fmt: skip
 def test_a_jagged_tensor_is_all_of_its_rows(forward: Forward, given: tuple[Any, ...]) -> None:
     layers = {"first": nn.Linear(4, 10), "a": nn.Linear(10, 8), "norm": nn.LayerNorm(8), "out": nn.Linear(8, 4)}
-    model = _seeded(_Model(forward, **layers))
+    model = _seeded(Lambda(forward, **layers))
     graph, plan, after = _cut_and_back(model, given, {"first.out": 0.5, "a.out": 0.5})
     assert after.shape[-1] == 4
     assert plan.params[1] == 5 * 5 + 4 * 6 + 8 + 4 * 5
@@ -320,7 +308,7 @@ def test_a_nested_tensor_without_jagged_layout_keeps_its_layers_and_no_others() 
         return model.out(model.c(torch.nested.to_padded_tensor(rows, 0.0)).relu())
 
     layers = {name: nn.Linear(8, 8) for name in ("b", "inner", "c")}
-    model = _seeded(_Model(forward, a=nn.Linear(4, 8), out=nn.Linear(8, 3), **layers))
+    model = _seeded(Lambda(forward, a=nn.Linear(4, 8), out=nn.Linear(8, 3), **layers))
     x = torch.randn(3, 4)
     graph, plan, after = _cut_and_back(model, (x,), {"a.out": 0.5, "c.out": 0.5})
     assert after.shape == (2, 2, 3)
@@ -339,7 +327,7 @@ def test_attention_over_nested_tensors_keeps_its_layers() -> None:
         return model.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)).values()
 
     layers = {name: nn.Linear(8, 8) for name in ("q", "k", "v")}
-    model = _seeded(_Model(forward, first=nn.Linear(4, 8), out=nn.Linear(8, 4), **layers))
+    model = _seeded(Lambda(forward, first=nn.Linear(4, 8), out=nn.Linear(8, 4), **layers))
     _, plan, after = _cut_and_back(model, (torch.randn(6, 4), OFFSETS), {"first.out": 0.5})
     assert after.shape == (6, 4)
     assert plan.params[1] == plan.params[0] - 4 * (4 + 1 + 3 * 8)
@@ -371,7 +359,7 @@ def _twice(model: Any, x: Tensor) -> Tensor:
 def test_a_sparse_adjacency_meets_the_nodes_alone(
     stored: Callable[[Tensor], Tensor], forward: Forward, products: int
 ) -> None:
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     model.register_buffer("A", stored(_PATH))
     graph, plan, after = _cut_and_back(model, (torch.randn(5, 6),), {"a.out": 0.5})
     assert after.shape == (5, 3)
@@ -387,7 +375,7 @@ def test_a_sparse_matrix_that_is_given_or_made_of_edges() -> None:
         made = torch.sparse_coo_tensor(edges, torch.ones(edges.shape[1]), (5, 5))
         return model.b((torch.sparse.mm(made, model.a(x)) + adjacency @ model.a(x)).relu())
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     given = (torch.randn(5, 6), _PATH.to_sparse(), torch.tensor([[0, 1, 2], [1, 2, 3]]))
     graph, _, after = _cut_and_back(model, given, {"a.out": 0.5})
     assert after.shape == (5, 3)
@@ -398,7 +386,7 @@ def test_a_sparse_weight_keeps_its_dimensions() -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return model.b(torch.sparse.mm(model.W, model.a(x).T).T.relu())
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(7, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(7, 3)))
     model.register_buffer("W", torch.randn(7, 8).relu().to_sparse())
     graph = mk.trace(model, torch.randn(5, 6))
     assert list(graph.axes.free) == []
@@ -409,7 +397,7 @@ def test_the_values_of_a_sparse_matrix_are_as_many_as_it_stores() -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return model.b(model.a(x).relu()) * model.A.coalesce().values().sum()
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     model.register_buffer("A", _PATH.to_sparse())
     graph, _, _ = _cut_and_back(model, (torch.randn(5, 6),), {"a.out": 0.5})
     assert next(op for op in graph.operators if op.name == "aten::values").outputs[0].shape == (9,)
@@ -433,7 +421,7 @@ def test_halves_as_complex_numbers(inside: Forward) -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return model.b(inside(model, model.a(x)))
 
-    model = _seeded(_Model(forward, a=nn.Linear(6, 16), b=nn.Linear(16, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 16), b=nn.Linear(16, 3)))
     model.register_buffer("phase", torch.polar(torch.ones(8), torch.arange(8.0)))
     graph, _, after = _cut_and_back(model, (torch.randn(5, 6),), {"a.out": 0.5})
     assert after.shape == (5, 3)
@@ -452,7 +440,7 @@ def _slope_of_weights(model: Any, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("forward", [_with_derivative, _slope_of_weights])
 def test_a_derivative_by_jvp(forward: Forward) -> None:
-    model = _seeded(_Model(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
+    model = _seeded(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)))
     graph, plan, after = _cut_and_back(model, (torch.randn(5, 6),), {"a.out": 0.5})
     assert after.shape == (5, 3)
     assert graph.unknown == graph.flops().unknown == []
@@ -487,12 +475,12 @@ def test_a_model_that_runs_is_not_said_to_raise() -> None:
     def forward(model: Any, x: Tensor) -> Tensor:
         return _doubled(model.a, x)
 
-    model, x = _seeded(_Model(forward, a=nn.Linear(6, 8))), torch.randn(4, 6)
+    model, x = _seeded(Lambda(forward, a=nn.Linear(6, 8))), torch.randn(4, 6)
     assert torch.equal(model(x), 2 * model.a(x))
     with pytest.raises(TraceError, match="the operators that doubled_by_a_user is made of are not known") as caught:
         mk.trace(model, x)
     assert "the model itself runs with them" in str(caught.value)
     assert "same error" not in str(caught.value)
     with pytest.raises(TraceError, match="run model") as caught:
-        mk.trace(_Model(lambda model, x: model.a(x).view(5, 5), a=nn.Linear(6, 8)), x)
+        mk.trace(Lambda(lambda model, x: model.a(x).view(5, 5), a=nn.Linear(6, 8)), x)
     assert "the model itself runs" not in str(caught.value)

@@ -6,9 +6,9 @@ from torch import nn
 from torchvision import models
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
-from tracing.samples import Calls
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +125,14 @@ def test_a_shared_module_is_found_under_each_path() -> None:
 
 
 def test_a_parameter_that_is_not_read() -> None:
-    model = Calls(lambda module, x: module.used(x), used=nn.Linear(4, 4), spare=nn.Linear(4, 4))
+    model = Lambda(lambda module, x: module.used(x), used=nn.Linear(4, 4), spare=nn.Linear(4, 4))
     graph = mk.trace(model, torch.randn(2, 4))
     assert {node.name for node in graph.unread} == {"spare.weight", "spare.bias"}
 
 
 def test_a_module_that_is_nobodys_child() -> None:
     """Its operators are its caller's, and its parameters are constants to the model."""
-    model = Calls(lambda module, x: module.loose[0](x) + 1, loose=[nn.Linear(4, 4)], inside=nn.Identity())
+    model = Lambda(lambda module, x: module.loose[0](x) + 1, loose=[nn.Linear(4, 4)], inside=nn.Identity())
     graph = mk.trace(nn.Sequential(model), torch.randn(2, 4))
     assert [operator.module for operator in graph.operators] == ["0", "0", "0"]
     assert len(graph.modules["0"].calls) == 1
@@ -145,7 +145,7 @@ def test_a_module_that_calls_itself() -> None:
         x = module.linear(x)
         return module(x, depth - 1) if depth else x + 1
 
-    graph = mk.trace(nn.Sequential(Calls(forward, linear=nn.Linear(4, 4))), torch.randn(2, 4))
+    graph = mk.trace(nn.Sequential(Lambda(forward, linear=nn.Linear(4, 4))), torch.randn(2, 4))
     assert len(graph.modules["0"].calls) == 3
     assert graph.modules["0"].operators == graph.operators
     assert graph.modules["0"].flops().total == graph.flops().total == 3 * 2 * 2 * 4 * 4 + 8
@@ -157,8 +157,8 @@ def test_inputs_of_a_module_are_what_it_was_called_with() -> None:
     def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return module.inner(x, scale=x * 2)
 
-    inner = Calls(lambda module, x, scale: scale.add_(x))
-    graph = mk.trace(Calls(forward, inner=inner), torch.randn(2, 4))
+    inner = Lambda(lambda module, x, scale: scale.add_(x))
+    graph = mk.trace(Lambda(forward, inner=inner), torch.randn(2, 4))
     (multiplied, added) = graph.operators
     assert graph.modules["inner"].inputs == [graph.inputs[0], multiplied.outputs[0]]
     assert graph.modules["inner"].outputs == added.outputs
@@ -182,13 +182,13 @@ def test_data_dependent_ways_are_listed() -> None:
             x = module.linear(x)
         return x[x > 0]
 
-    graph = mk.trace(Calls(forward, linear=nn.Linear(4, 4)), torch.ones(2, 4))
+    graph = mk.trace(Lambda(forward, linear=nn.Linear(4, 4)), torch.ones(2, 4))
     assert graph.traced_on == "real"
     assert "linear" in {operator.module for operator in graph.operators}
     assert {entry.operator for entry in graph.data_dependent} >= {"aten::_local_scalar_dense"}
     (first, *_) = graph.data_dependent
     assert first.source.startswith("tracing/test_graph.py:")
-    negative = mk.trace(Calls(forward, linear=nn.Linear(4, 4)), -torch.ones(2, 4))
+    negative = mk.trace(Lambda(forward, linear=nn.Linear(4, 4)), -torch.ones(2, 4))
     assert "linear" not in {operator.module for operator in negative.operators}
 
 
@@ -197,6 +197,6 @@ def test_what_no_data_decide_is_not_listed() -> None:
         steps = torch.arange(3)
         return x * steps.sum().item() + int(torch.tensor(2))
 
-    graph = mk.trace(Calls(forward), torch.ones(2, 4))
+    graph = mk.trace(Lambda(forward), torch.ones(2, 4))
     assert graph.traced_on == "meta"
     assert graph.data_dependent == []

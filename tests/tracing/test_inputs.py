@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from tracing.samples import Calls, unchanged
+from models.functional import Lambda
+from tracing.samples import unchanged
 
 Tensor = torch.Tensor
 Pair = namedtuple("Pair", "left right")
@@ -92,7 +93,7 @@ def test_one_input_in_any_way(args: Any, kwargs: Any) -> None:
 def test_a_list_that_holds_itself() -> None:
     given: list[Any] = [torch.ones(3)]
     given.append(given)
-    graph = mk.trace(Calls(lambda module, x: (x[0] * 2, x)), (given,))
+    graph = mk.trace(Lambda(lambda module, x: (x[0] * 2, x)), (given,))
     assert [node.name for node in graph.inputs] == ["args[0][0]"]
     doubled, returned = graph.forward(given)
     assert torch.equal(doubled, torch.full((3,), 2.0))
@@ -100,7 +101,7 @@ def test_a_list_that_holds_itself() -> None:
 
 
 def test_inputs_without_tensors() -> None:
-    graph = mk.trace(Calls(lambda module, n: module.weight * n, weight=nn.Parameter(torch.ones(3))), (4,))
+    graph = mk.trace(Lambda(lambda module, n: module.weight * n, weight=nn.Parameter(torch.ones(3))), (4,))
     assert graph.inputs == []
     assert torch.equal(graph.forward(4), torch.full((3,), 4.0))
 
@@ -114,7 +115,7 @@ def test_a_parameter_as_input_is_the_parameter() -> None:
 
 def test_integer_and_empty_and_scalar_tensors() -> None:
     graph = mk.trace(
-        Calls(lambda module, i, e, s: (i.float() * s, e.sum())),
+        Lambda(lambda module, i, e, s: (i.float() * s, e.sum())),
         (torch.arange(3), torch.empty(0, 3), torch.tensor(2.0)),
     )
     assert [(node.shape, node.dtype) for node in graph.inputs] == [

@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.identity.classes import source_location
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 HERE = Path(__file__)
 Tensor = torch.Tensor
@@ -99,7 +100,7 @@ class Stops(nn.Module):
 
 
 def test_where_forward_stops() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), Calls(lambda module, x: stopping(x, module), inner=Stops()))
+    model = nn.Sequential(nn.Linear(4, 4), Lambda(lambda module, x: stopping(x, module), inner=Stops()))
     with unchanged(model), pytest.raises(TraceError) as caught:
         mk.trace(model, torch.zeros(2, 4))
     message = str(caught.value)
@@ -145,7 +146,7 @@ def test_an_error_that_the_model_catches() -> None:
             module.stops(x)
         return module.linear(x) + 1
 
-    model = nn.Sequential(Calls(forward, stops=nn.Sequential(Stops(ValueError)), linear=nn.Linear(4, 4)))
+    model = nn.Sequential(Lambda(forward, stops=nn.Sequential(Stops(ValueError)), linear=nn.Linear(4, 4)))
     graph = mk.trace(model, torch.zeros(2, 4))
     assert graph.traced_on == "meta"
     assert [operator.module for operator in graph.operators] == ["0.linear", "0.linear", "0"]

@@ -15,8 +15,9 @@ from torch import nn
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
 from identity.samples import nasty_module
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_memory
-from tracing.samples import Calls, surroundings, unchanged
+from tracing.samples import surroundings, unchanged
 
 MODES = [None, True, False]
 
@@ -66,7 +67,7 @@ def test_an_interrupt_inside_a_module_leaves_no_hook() -> None:
         module.cache = module.linear(x)
         raise KeyboardInterrupt
 
-    model = nn.Sequential(nn.Linear(4, 4), Calls(interrupt, linear=nn.Linear(4, 4)))
+    model = nn.Sequential(nn.Linear(4, 4), Lambda(interrupt, linear=nn.Linear(4, 4)))
     x = torch.randn(2, 4)
     with unchanged(model, x), pytest.raises(KeyboardInterrupt):
         mk.trace(model, x)
@@ -179,7 +180,7 @@ def test_batch_norm_keeps_its_statistics_on_real_tensors(training: bool) -> None
     def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return module.norm(x) * x.mean().item()
 
-    model, x = Calls(forward, norm=nn.BatchNorm1d(4)), torch.randn(8, 4)
+    model, x = Lambda(forward, norm=nn.BatchNorm1d(4)), torch.randn(8, 4)
     with unchanged(model, x):
         assert mk.trace(model, x, training=training).traced_on == "real"
 
@@ -192,8 +193,8 @@ def test_the_inputs_are_not_written() -> None:
         return x * x.sum().item()
 
     batch = {"x": torch.randn(3), "more": []}
-    with unchanged(Calls(forward), batch):
-        assert mk.trace(Calls(forward), (batch,)).traced_on == "real"
+    with unchanged(Lambda(forward), batch):
+        assert mk.trace(Lambda(forward), (batch,)).traced_on == "real"
 
 
 def test_forward_that_replaces_the_memory_of_a_parameter() -> None:
@@ -201,7 +202,7 @@ def test_forward_that_replaces_the_memory_of_a_parameter() -> None:
         module.linear.weight.data = module.linear.weight.data * 2 + x.sum().item()
         return module.linear(x)
 
-    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.randn(2, 4)
+    model, x = Lambda(forward, linear=nn.Linear(4, 4)), torch.randn(2, 4)
     with unchanged(model, x):
         mk.trace(model, x)
 
@@ -234,7 +235,7 @@ def test_settings_of_the_process() -> None:
         torch.manual_seed(3)
         return x * torch.ones(3)
 
-    model, x = Calls(forward), torch.randn(3)
+    model, x = Lambda(forward), torch.randn(3)
     with unchanged(model, x):
         assert mk.trace(model, x).outputs[0].dtype is torch.float64
 
@@ -253,7 +254,7 @@ def test_a_trace_inside_a_trace() -> None:
         found.append(mk.trace(inner, (torch.randn(2, 4),)))
         return module.linear(x)
 
-    model = Calls(forward, linear=nn.Linear(4, 4))
+    model = Lambda(forward, linear=nn.Linear(4, 4))
     before = surroundings()
     graph = mk.trace(model, x)
     assert surroundings() == before

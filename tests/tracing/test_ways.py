@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
-from tracing.samples import Calls, surroundings, unchanged
+from tracing.samples import surroundings, unchanged
 
 Tensor = torch.Tensor
 
@@ -77,7 +78,7 @@ WAYS: list[tuple[Callable[..., Any], str, set[str]]] = [
 @pytest.mark.parametrize(("forward", "on", "dependent"), WAYS, ids=[way[0].__name__ for way in WAYS])
 def test_the_way_that_goes(forward: Callable[..., Any], on: str, dependent: set[str]) -> None:
     torch.manual_seed(0)
-    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
+    model, x = Lambda(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
     model.register_buffer("sizes", torch.tensor([1, 3]))
     with unchanged(model, x):
         graph = mk.trace(model, x)
@@ -89,7 +90,7 @@ def test_the_way_that_goes(forward: Callable[..., Any], on: str, dependent: set[
 
 @pytest.mark.parametrize("forward", [goes_through_numpy, makes_a_list], ids=lambda forward: forward.__name__)
 def test_what_python_read_holds_for_these_data_alone(forward: Callable[..., Any]) -> None:
-    graph = mk.trace(Calls(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4))
+    graph = mk.trace(Lambda(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4))
     assert graph.data_dependent[0].source.startswith("tracing/test_ways.py:")
     with pytest.raises(mk.ModuleKGError, match=r"took data out of a tensor by Tensor\..* at tracing/test_ways.py:"):
         graph.forward(torch.rand(2, 4))
@@ -103,7 +104,7 @@ def test_constants_made_on_the_device_of_another_tensor() -> None:
         empty = torch.tensor([], device=y.device)
         return torch.cat([y[0] * torch.tensor([1.0, 2.0, 3.0, 4.0][: module.count], device=y.device), empty])
 
-    model, x = Calls(forward, linear=nn.Linear(4, 4), count=4), torch.rand(2, 4)
+    model, x = Lambda(forward, linear=nn.Linear(4, 4), count=4), torch.rand(2, 4)
     for count, on in ((4, "fake"), (0, "meta")):
         model.count = count
         model.linear = nn.Linear(4, max(count, 1))
@@ -115,7 +116,7 @@ def test_constants_made_on_the_device_of_another_tensor() -> None:
 
 def test_a_model_on_the_meta_device_has_one_way() -> None:
     with torch.device("meta"):
-        model = Calls(takes_an_item, linear=nn.Linear(4, 4))
+        model = Lambda(takes_an_item, linear=nn.Linear(4, 4))
     with pytest.raises(TraceError, match="meta"):
         mk.trace(model, torch.randn(2, 4))
     assert mk.trace(model.linear, torch.randn(2, 4)).traced_on == "meta"
@@ -129,15 +130,15 @@ def test_what_another_thread_computes_is_a_constant() -> None:
         thread.join()
         return x * found[0]
 
-    model, x = Calls(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
+    model, x = Lambda(forward, linear=nn.Linear(4, 4)), torch.rand(2, 4)
     graph = mk.trace(model, x)
     assert [operator.name for operator in graph.operators] == ["aten::mul"]
     assert torch.equal(graph.forward(x), model(x))
 
 
 def test_plain_tensors_are_state_and_no_operators() -> None:
-    inner = Calls(lambda module, x, table: x @ table)
-    model = Calls(lambda module, x: module.inner(x, module.table), inner=inner, table=torch.rand(4, 4))
+    inner = Lambda(lambda module, x, table: x @ table)
+    model = Lambda(lambda module, x: module.inner(x, module.table), inner=inner, table=torch.rand(4, 4))
     x = torch.rand(2, 4)
     graph = mk.trace(model, x)
     (product,) = graph.operators
@@ -177,7 +178,7 @@ def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_a_custom_operator_with_a_fake_kernel() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), Calls(lambda module, x: scaled(x, 2.0)))
+    model = nn.Sequential(nn.Linear(4, 4), Lambda(lambda module, x: scaled(x, 2.0)))
     x = torch.randn(2, 4)
     graph = mk.trace(model, x)
     assert graph.traced_on == "meta"
@@ -188,7 +189,7 @@ def test_a_custom_operator_with_a_fake_kernel() -> None:
 
 
 def test_a_custom_operator_without_one_runs_on_real_tensors() -> None:
-    model, x = nn.Sequential(nn.Linear(4, 4), Calls(lambda module, x: bare(x))), torch.randn(2, 4)
+    model, x = nn.Sequential(nn.Linear(4, 4), Lambda(lambda module, x: bare(x))), torch.randn(2, 4)
     with unchanged(model, x):
         graph = mk.trace(model, x)
     assert graph.traced_on == "real"
@@ -198,7 +199,7 @@ def test_a_custom_operator_without_one_runs_on_real_tensors() -> None:
 
 def test_the_shape_that_a_user_tells(tell: Callable[..., None]) -> None:
     tell("mkgways::bare", shape=lambda x: tuple(x.shape))
-    model, x = Calls(lambda module, x: bare(x) * 2), torch.randn(2, 4)
+    model, x = Lambda(lambda module, x: bare(x) * 2), torch.randn(2, 4)
     graph = mk.trace(model, x)
     assert graph.traced_on == "meta"
     assert torch.equal(graph.forward(x), model(x))
@@ -211,7 +212,7 @@ def made(size: int) -> Tensor:
 
 def test_the_shape_of_what_is_made_of_no_tensor(tell: Callable[..., None]) -> None:
     tell("mkgways::made", shape=lambda size: (size,))
-    model, x = Calls(lambda module, x: made(4) + x), torch.randn(2, 4)
+    model, x = Lambda(lambda module, x: made(4) + x), torch.randn(2, 4)
     graph = mk.trace(model, x)
     assert graph.traced_on == "meta"
     assert torch.equal(graph.forward(x), x + 1)
@@ -220,7 +221,7 @@ def test_the_shape_of_what_is_made_of_no_tensor(tell: Callable[..., None]) -> No
 def test_the_value_that_a_user_tells(tell: Callable[..., None]) -> None:
     tell("mkgways::bare", shape=lambda x: x.new_empty(x.shape), value=lambda x: x.cos())
     x = torch.randn(2, 4)
-    graph = mk.trace(Calls(lambda module, x: bare(x)), x)
+    graph = mk.trace(Lambda(lambda module, x: bare(x)), x)
     assert torch.equal(graph.forward(x), x.cos())
 
 
@@ -231,7 +232,7 @@ def test_a_custom_operator_that_writes() -> None:
         fill(y, 3.0)
         return part + y
 
-    model, x = Calls(forward), torch.randn(2, 4)
+    model, x = Lambda(forward), torch.randn(2, 4)
     graph = mk.trace(model, x)
     (filling,) = [operator for operator in graph.operators if operator.name == "mkgways::fill"]
     assert [node.shape for node in filling.outputs] == [(2, 4), (4,)]
@@ -260,7 +261,7 @@ def test_under_autocast(inside: bool) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=inside):
             return module.layers(x)
 
-    model = Calls(forward, layers=layers) if inside else layers
+    model = Lambda(forward, layers=layers) if inside else layers
     x = torch.randn(2, 4)
     with torch.autocast("cpu", torch.bfloat16, enabled=not inside), torch.no_grad():
         graph = mk.trace(model, x)
@@ -368,7 +369,7 @@ def test_an_endless_forward_can_be_interrupted() -> None:
         while True:
             x = module.linear(x)
 
-    model, x = Calls(endless, linear=nn.Linear(4, 4)), torch.randn(2, 4)
+    model, x = Lambda(endless, linear=nn.Linear(4, 4)), torch.randn(2, 4)
     mk.trace(model.linear, x)  # an interrupt while torch still imports parts of itself would leave it broken
     with unchanged(model, x), pytest.raises(KeyboardInterrupt), interrupts():
         mk.trace(model, x)

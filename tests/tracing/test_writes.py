@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.execution import fill_values, run_operator
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 Tensor = torch.Tensor
 
@@ -160,9 +161,9 @@ WRITING: list[Callable[..., Any]] = [
 ]  # fmt: skip
 
 
-def model_of(forward: Callable[..., Any]) -> Calls:
+def model_of(forward: Callable[..., Any]) -> Lambda:
     torch.manual_seed(0)
-    model = Calls(forward, linear=nn.Linear(4, 4), weight=nn.Parameter(torch.randn(4, 4)), loose=torch.zeros(4, 4))
+    model = Lambda(forward, linear=nn.Linear(4, 4), weight=nn.Parameter(torch.randn(4, 4)), loose=torch.zeros(4, 4))
     model.register_buffer("counter", torch.zeros((), dtype=torch.long))
     model.register_buffer("memory", torch.ones(4, 4))
     return model
@@ -259,7 +260,7 @@ def test_values_go_as_in_every_forward_pass(way: str) -> None:
             alive.append(seen() is not None)
         return x
 
-    model, x = Calls(forward), torch.randn(2, 3)
+    model, x = Lambda(forward), torch.randn(2, 3)
     graph = trace_dataflow(model, x, modes=[way])
     assert graph.traced_on == way
     assert not any(alive)
@@ -271,7 +272,7 @@ def test_values_go_as_in_every_forward_pass(way: str) -> None:
 
 
 def test_a_buffer_that_is_met_in_inference_mode_can_be_written_afterwards() -> None:
-    model, x = Calls(write_the_same_buffer_in_and_out_of_inference_mode), torch.randn(2, 3)
+    model, x = Lambda(write_the_same_buffer_in_and_out_of_inference_mode), torch.randn(2, 3)
     model.register_buffer("total", torch.randn(2, 3))
     with unchanged(model, x):
         graph = mk.trace(model, x)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
+from models.shared_weights import TiedEmbedding
 
 VIEWS = ["channel_dependency", "input_channel_dependency", "group_dependency", "reshape_dependency",
          "attention_dependency"]  # fmt: skip
@@ -29,21 +31,8 @@ def resnet18() -> mk.DataflowGraph:
     return torchvision_graph("resnet18")
 
 
-class Chain(nn.Module):
-    """Named parts, and a forward pass in one line."""
-
-    def __init__(self, run: Callable[..., Tensor], **parts: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, part in parts.items():
-            self.add_module(name, part)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.run(self, x)
-
-
 def graph_of(run: Callable[..., Tensor], *shape: int, **parts: nn.Module) -> mk.DataflowGraph:
-    return mk.trace(Chain(run, **parts).eval(), torch.zeros(*shape))
+    return mk.trace(Lambda(run, **parts).eval(), torch.zeros(*shape))
 
 
 def sets(view: mk.DataflowGraph) -> list[list[str]]:
@@ -164,16 +153,7 @@ def test_embeddings_transposed_convolutions_and_raw_parameters_are_layers_too() 
 
 
 def test_a_tied_weight_is_a_layer_in_each_of_its_modules() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.head = nn.Embedding(10, 6), nn.Linear(6, 10, bias=False)
-            self.head.weight = self.embed.weight
-
-        def forward(self, ids: Tensor) -> Tensor:
-            return self.head(self.embed(ids))
-
-    found = mk.trace(Tied().eval(), torch.zeros(1, 5, dtype=torch.long)).channel_dependency()
+    found = mk.trace(TiedEmbedding(10, 6).eval(), torch.zeros(1, 5, dtype=torch.long)).channel_dependency()
     assert found.sets == (("embed",), ("head",))
 
 

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
 from axes.zoo import float_models
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
@@ -31,7 +32,7 @@ from rewriting.recipes.samples import (
     with_statistics,
     zoo_model,
 )
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 EXACT = 1e-5
 SAMPLE = ["resnet18", "mobilenet_v2", "efficientnet_b0", "densenet121", "googlenet", "inception_v3", "r3d_18",
@@ -142,11 +143,11 @@ def tied() -> nn.Module:
 
 
 def called_twice() -> nn.Module:
-    return Calls(lambda self, x: self.bn(self.conv(self.conv(x))), conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(lambda self, x: self.bn(self.conv(self.conv(x))), conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 def norm_called_twice() -> nn.Module:
-    return Calls(lambda self, x: self.bn(self.bn(self.conv(x))), conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(lambda self, x: self.bn(self.bn(self.conv(x))), conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 def read_elsewhere() -> nn.Module:
@@ -154,7 +155,7 @@ def read_elsewhere() -> nn.Module:
         y = self.conv(x)
         return self.bn(y) + y
 
-    return Calls(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 def returned() -> nn.Module:
@@ -162,21 +163,21 @@ def returned() -> nn.Module:
         y = self.conv(x)
         return self.bn(y), y
 
-    return Calls(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 def weight_read() -> nn.Module:
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.bn(self.conv(x)) + self.conv.weight.sum()
 
-    return Calls(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 def statistics_read() -> nn.Module:
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.bn(self.conv(x)) + self.bn.running_mean.sum()
 
-    return Calls(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
+    return Lambda(forward, conv=nn.Conv2d(3, 3, 1), bn=nn.BatchNorm2d(3))
 
 
 class StandardConv(nn.Conv2d):
@@ -215,11 +216,11 @@ def pruned() -> nn.Module:
 def listed() -> nn.Module:
     conv = nn.Conv2d(3, 3, 1)
     norm = nn.BatchNorm2d(3)
-    return Calls(lambda self, x: self.plain[0](self.conv(x)), conv=conv, bn=norm, plain=[norm])
+    return Lambda(lambda self, x: self.plain[0](self.conv(x)), conv=conv, bn=norm, plain=[norm])
 
 
 def sequence_norm() -> nn.Module:
-    return Calls(lambda self, x: self.bn(self.linear(x)), linear=nn.Linear(5, 5), bn=nn.BatchNorm1d(3))
+    return Lambda(lambda self, x: self.bn(self.linear(x)), linear=nn.Linear(5, 5), bn=nn.BatchNorm1d(3))
 
 
 LEFT_ALONE: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -310,7 +311,7 @@ def test_life_after_folding() -> None:
 
 def test_a_pair_in_two_places() -> None:
     pair = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
-    model = with_statistics(Calls(lambda self, x: self.a(x), a=pair, b=pair)).eval()
+    model = with_statistics(Lambda(lambda self, x: self.a(x), a=pair, b=pair)).eval()
     expected = outputs(model, images())
     assert fold_conv_bn(model, images()).pairs == (("a.0", "a.1"),)
     assert model.a is model.b

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.low_rank import LowRank, low_rank, merge_low_rank
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 
 def trained(model: Any, seed: int = 0) -> Any:
@@ -155,7 +156,7 @@ def test_attention_that_reads_the_weights_of_its_layers_reads_the_update_too() -
 
 
 def tied() -> nn.Module:
-    model = Calls(lambda self, x: self.head(self.table(x)), table=nn.Embedding(50, 20), head=nn.Linear(20, 50))
+    model = Lambda(lambda self, x: self.head(self.table(x)), table=nn.Embedding(50, 20), head=nn.Linear(20, 50))
     model.head.weight = model.table.weight
     return model
 
@@ -207,7 +208,7 @@ def test_life_afterwards() -> None:
 
 def test_a_layer_in_two_places_and_one_without_data() -> None:
     linear = nn.Linear(90, 90)
-    model = Calls(lambda self, x: self.b(self.a(x)), a=linear, b=linear)
+    model = Lambda(lambda self, x: self.b(self.a(x)), a=linear, b=linear)
     assert low_rank(model, rank=2).names == ["a"]
     assert model.a is model.b
     meta = nn.Sequential(nn.Linear(90, 90, device="meta"))

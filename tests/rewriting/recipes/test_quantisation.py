@@ -13,6 +13,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.operators.user_operators import user_operators
@@ -21,7 +22,7 @@ from modulekg_widgets.engine.rewriting.function_modules.context import function_
 from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model
-from tracing.samples import Calls, surroundings, unchanged
+from tracing.samples import surroundings, unchanged
 
 CHAINS = (("stem.0", "stem.1", "stem.2"), ("block.conv1", "block.bn1"), ("block.conv2", "block.bn2"), ("head",))
 
@@ -91,7 +92,7 @@ def test_what_only_moves_numbers_does_so_in_place_and_under_another_name(moved: 
     if not user_operators.get("mkgquant::turned"):
         args = {"self": "x", "dim0": "first", "dim1": "second"}
         mk.axis_rule("mkgquant::turned", like="aten::transpose", args=args)
-    model = Calls(lambda self, x: self.b(moved(self.a(x).flatten(2))), a=nn.Conv2d(3, 36, 3), b=nn.Linear(36, 2))
+    model = Lambda(lambda self, x: self.b(moved(self.a(x).flatten(2))), a=nn.Conv2d(3, 36, 3), b=nn.Linear(36, 2))
     fake_quant(with_statistics(model).eval(), images())
     assert [hasattr(layer, "input") for layer in (model.a, model.b)] == [True, False]
 
@@ -100,7 +101,7 @@ def test_a_relu_that_must_stay_is_done_within_as_well() -> None:
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.head(F.relu(self.bn(self.conv(x)), inplace=True).flatten(1))
 
-    model = Calls(forward, conv=nn.Conv2d(3, 4, 3), bn=nn.BatchNorm2d(4), head=nn.Linear(144, 3))
+    model = Lambda(forward, conv=nn.Conv2d(3, 4, 3), bn=nn.BatchNorm2d(4), head=nn.Linear(144, 3))
     model = with_statistics(model).eval()
     quantisation = fake_quant(model, images())
     assert quantisation.chains == (("conv", "bn"), ("head",))
@@ -114,7 +115,7 @@ def test_functions_in_a_chain() -> None:
         return F.relu(self.bn(self.conv(x)))
 
     torch.manual_seed(0)
-    model = with_statistics(Calls(forward, conv=nn.Conv2d(3, 4, 3), bn=nn.BatchNorm2d(4))).eval()
+    model = with_statistics(Lambda(forward, conv=nn.Conv2d(3, 4, 3), bn=nn.BatchNorm2d(4))).eval()
     x = images()
     expected = outputs(model, x)
     with function_modules(model, x):
@@ -209,7 +210,7 @@ def test_a_norm_with_zero_weights() -> None:
 
 
 def test_a_model_that_asks_for_the_dtype_of_a_weight() -> None:
-    model = Calls(lambda self, x: self.linear(x.to(self.linear.weight.dtype)), linear=nn.Linear(8, 4))
+    model = Lambda(lambda self, x: self.linear(x.to(self.linear.weight.dtype)), linear=nn.Linear(8, 4))
     assert fake_quant(model.eval(), images()).chains == (("linear",),)
     assert model.linear.bias is model.linear.layer.bias
 
@@ -230,7 +231,7 @@ def test_what_is_skipped_and_why() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x) + 1
 
-    model = Calls(
+    model = Lambda(
         lambda self, x: self.encoder(self.own(self.up(x).mean(3)) + self.tied(x.mean(3)).sum()),
         up=nn.ConvTranspose2d(3, 4, 1), own=Own(8, 8), unused=nn.Linear(2, 2), tied=nn.Linear(8, 8),
         other=nn.Linear(8, 8), encoder=nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
@@ -294,7 +295,7 @@ def test_the_way_back_with_a_model_that_draws_and_counts(training: bool) -> None
         self.count += 1
         return self.head(F.dropout(self.norm(self.conv(x)) + torch.rand(1), training=self.training).mean((2, 3)))
 
-    model = Calls(forward, conv=nn.Conv2d(3, 4, 3), norm=nn.BatchNorm2d(4), head=nn.Linear(4, 2), calls=0)
+    model = Lambda(forward, conv=nn.Conv2d(3, 4, 3), norm=nn.BatchNorm2d(4), head=nn.Linear(4, 2), calls=0)
     model.register_buffer("count", torch.zeros(()))
     x = images()
     model.train(training)
@@ -334,7 +335,7 @@ def test_life_afterwards() -> None:
 
 def test_a_layer_in_two_places_and_one_that_is_called_twice() -> None:
     conv = nn.Conv2d(3, 3, 3, padding=1)
-    model = Calls(lambda self, x: self.b(self.a(x)), a=conv, b=conv)
+    model = Lambda(lambda self, x: self.b(self.a(x)), a=conv, b=conv)
     quantisation = fake_quant(model.eval(), images())
     assert quantisation.chains == (("a",),)
     assert model.a is model.b

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs
-from tracing.samples import Calls, unchanged
+from tracing.samples import unchanged
 
 SETTINGS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], tuple[int, ...]]] = {
     "plain": (nn.Conv2d, {}, (2, 5, 9, 9)),
@@ -151,7 +152,7 @@ def test_life_afterwards() -> None:
 
 def test_a_layer_in_two_places_and_one_without_data() -> None:
     conv = nn.Conv2d(3, 3, 3, padding=1)
-    model = Calls(lambda self, x: self.b(self.a(x)), a=conv, b=conv)
+    model = Lambda(lambda self, x: self.b(self.a(x)), a=conv, b=conv)
     assert depthwise_separable(model, ["b"]).names == ["a"]
     assert model.a is model.b
     meta = nn.Sequential(nn.Conv2d(3, 5, 3, device="meta"))
