@@ -15,7 +15,7 @@ from modulekg_widgets.engine.identity.fingerprint import fingerprint as fingerpr
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy as Hierarchy
 from modulekg_widgets.engine.identity.hierarchy import hierarchy as hierarchy
 from modulekg_widgets.engine.identity.hierarchy import levels as levels
-from modulekg_widgets.engine.identity.weights import weight_fingerprint as weight_fingerprint
+from modulekg_widgets.engine.identity.weight_fingerprint import weight_fingerprint as weight_fingerprint
 from modulekg_widgets.engine.knowledge.exchange import exporter as exporter
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph as KnowledgeGraph
 from modulekg_widgets.engine.knowledge.graph import load_graph as load_graph

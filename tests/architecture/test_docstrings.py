@@ -1,4 +1,4 @@
-"""What users reach as `mk.…` has docstrings in numpydoc form, and their examples run."""
+"""Docstrings have a noun or a verb as their subject; those of `mk.…` are in numpydoc form, and their examples run."""
 
 import ast
 import re
@@ -19,6 +19,8 @@ MODULES = modules_of(ROOT / "modulekg_widgets")
 PATHS = [
     path.as_posix() for path in [*MODULES.values(), *(ROOT / "js/src").rglob("*.ts"), *(ROOT / "tests").rglob("*.py")]
 ]
+CLAUSES = {"How", "If", "That", "Those", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"}
+IN_GOLDENS = {"LossSpike", "MeanTIDByStep", "VarTIDByStep"}  # metrics: the table of them is a golden, word for word
 ELSEWHERE = re.compile(r"torch/|js/src/generated/")  # files of torch, and those that a build writes
 
 
@@ -32,6 +34,23 @@ def test_the_examples_of_docstrings_give_what_they_show(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-2_000:]
     assert int(done.stdout.split()[0]) > 5  # of how many it is said that they have run
+
+
+def without_a_noun(tree: ast.AST) -> list[tuple[str, str]]:
+    """The docstrings whose subject is a clause, of private names too: the name and the first line of each."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [(getattr(node, "name", ""), ast.get_docstring(node)) for node in ast.walk(tree) if isinstance(node, kinds)]
+    lines = [(name, text.partition("\n")[0]) for name, text in texts if text]
+    return [(name, line) for name, line in lines if (word := re.match(r"\w+", line)) and word[0] in CLAUSES]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_docstring_begins_with_a_noun_or_a_verb(module: str) -> None:
+    assert [each for each in without_a_noun(tree_of(MODULES[module])) if each[0] not in IN_GOLDENS] == []
+
+
+def test_every_exception_for_the_goldens_is_needed() -> None:
+    assert {name for path in MODULES.values() for name, _ in without_a_noun(tree_of(path))} == IN_GOLDENS
 
 
 def missing_files(text: str) -> list[str]:
@@ -55,6 +74,12 @@ def test_a_file_that_is_not_there_is_told() -> None:
         "merkle.py",
         "isolation/planner.py",
     ]
+
+
+def test_a_subject_that_is_no_noun_is_told() -> None:
+    method = '    def _b(self):\n        """What there is.\n\n        More."""\n'
+    tree = ast.parse(f'"""Whether it is so."""\nclass A:\n    """A thing."""\n{method}')
+    assert without_a_noun(tree) == [("", "Whether it is so."), ("_b", "What there is.")]
 
 
 def good(x: int, *rest: int, scale: float = 1.0, **more: Any) -> int:

@@ -67,7 +67,7 @@ TEXTBOOK = _words("""
     accuracy adjacency aggregate algebra align alternative analyse analysis anomaly applicability argument array
     boosted boosting bound bounded budget builder bytecode cache cached calibration callable caller candidate
     canonical centrality chain class clock cluster collector common community companion comparison compensation
-    compile compiled compiler compute computed condition conflict conformal consistent constant constrained
+    compile compiled compiler compute computed condition conflict conformal consistent constant
     container containment context contributing control converge convergence copier cost count counter covariance
     criterion crossing curve cuttable data dataflow dataset dead decade decision deep degree dense dependence
     dependency dependent depth derived design dict diff difference digest digester discrepancy diverged divergence
@@ -76,7 +76,7 @@ TEXTBOOK = _words("""
     factored factory feature figure finite fit fitted fitting flatten flattening flow folded formulas fraction
     frequency frequent gaussian generate generated generation global gnn goal group hierarchy histogram history
     hyperparameter idempotent identity image imagenet increasing indexed indicator infeasible infer inferred
-    influence info initial integer intercepted interception interceptor interleaved interval inverse isolated
+    influence info integer intercepted interception interceptor interleaved interval inverse isolated
     isolation kind kurtosis label largest latency law leading leaf least length limit literal live liveness local
     locate locator log loop louvain magnitude manifest map marginal matcher matching matrix mean measurable measure
     measurement memory merge merged meshgrid method metric min minimum mismatch mixed mixture modality modularity
@@ -117,7 +117,7 @@ PLAIN = _words("""
     replicated report reset resizer resizing rewrite safe same save second separate separated set setting share
     shared short shortened show side similar single skipped sliced slow small spaced stance start stop store suggest
     suggestion to too trusted try uncalled uncaptured unchanged undecided underlying undo unique unknown
-    unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused unwritable unzero up
+    unpack unproved unreachable unread unreadable unsaved unsteady untraced untracked unused unwritable unzero
     upcast update updated use used weak when whole with without word work working wrapped writable write writing
     wrong
 """)

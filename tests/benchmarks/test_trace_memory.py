@@ -94,11 +94,11 @@ def test_a_shadow_takes_less_than_the_modules_that_it_copies(measured: dict[str,
     _, original = traced_bytes(narrow)
     model = narrow()
     modules = [*model.modules()]
-    run_isolated(modules, (), lambda stage: None)
+    run_isolated(modules, (), lambda sandbox: None)
     shadow: list[int] = []
     before: list[int] = []
 
-    def run(stage: Any) -> None:
+    def run(sandbox: Any) -> None:
         gc.collect()
         shadow.append(tracemalloc.get_traced_memory()[0] - before[0])
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
-from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair
+from modulekg_widgets.engine.pruning.plan.corrections.repair_loop import Repair
 from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from pruning.attempts import attempt_of
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.pruning.plan.corrections import repair
+from modulekg_widgets.engine.pruning.plan.corrections import repair_loop
 from pruning.attempts import attempt_of
 
 
@@ -17,13 +17,13 @@ from pruning.attempts import attempt_of
 def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, torch.Tensor], tuple[int, mk.PruningPlan]]:
     """A plan of a model at half of its size, and how many dry runs it took."""
     count = [0]
-    rehearse = repair.dry_run
+    rehearse = repair_loop.dry_run
 
     def counted(*args: object, **how: object) -> object:
         count[0] += 1
         return rehearse(*args, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(repair, "dry_run", counted)
+    monkeypatch.setattr(repair_loop, "dry_run", counted)
 
     def plan_of(model: nn.Module, x: torch.Tensor) -> tuple[int, mk.PruningPlan]:
         count[0] = 0
@@ -194,7 +194,7 @@ def test_a_slice_at_the_border_of_a_block_is_explained() -> None:
     torch.manual_seed(0)
     graph = mk.trace(Blocks(8).eval(), torch.randn(3, 4))
     plan = mk.plan(graph, ratio=0.5)
-    fixing = repair.Repair(graph.axes, repair.EditCompiler(graph.axes))
+    fixing = repair_loop.Repair(graph.axes, repair_loop.EditCompiler(graph.axes))
     found = fixing.dry_run(attempt_of(graph.axes.free[0], plan))
     assert found.mismatch is None
     assert found.matches_trace

@@ -37,20 +37,22 @@ class Times:
         self.fixed, self.grain, self.odd, self.least = fixed, grain, odd, least
         self.measured: list[tuple[float, int, bool]] = []
 
-    def propose(self, goal: float, step: int) -> Proposal | None:
+    def propose(self, goal: float, round_to: int) -> Proposal | None:
         estimate = max(round(goal * self.grain) / self.grain, self.least)
         tried: Any = SimpleNamespace(
-            estimate=estimate, step=step, candidate=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate}))
+            estimate=estimate,
+            round_to=round_to,
+            candidate=SimpleNamespace(selection=SimpleNamespace(counts={"a": estimate})),
         )
         return Proposal(tried, estimate)
 
     def measure(self, tried: Any, thorough: bool) -> LatencyComparison:
-        self.measured.append((tried.estimate, tried.step, thorough))
-        slower = self.odd if tried.step < 8 else 1.0
+        self.measured.append((tried.estimate, tried.round_to, thorough))
+        slower = self.odd if tried.round_to < 8 else 1.0
         return comparison(slower * (self.fixed + (1 - self.fixed) * tried.estimate))
 
-    def search(self, wanted: float, steps: tuple[int, ...] = (1, 8, 16)) -> LatencySearch:
-        return LatencySearch(wanted, self.propose, self.measure, steps)
+    def search(self, wanted: float, multiples: tuple[int, ...] = (1, 8, 16)) -> LatencySearch:
+        return LatencySearch(wanted, self.propose, self.measure, multiples)
 
 
 @pytest.mark.parametrize("wanted", [0.9, 0.6, 0.4])
@@ -61,13 +63,13 @@ def test_the_search_meets_what_cuts_take_and_not_what_is_estimated(fixed: float,
     assert found is not None
     assert found.share == pytest.approx(wanted, rel=0.02)
     assert found.is_confirmed
-    assert device.measured[-1] == (found.proposal.estimate, found.step, True)
+    assert device.measured[-1] == (found.proposal.estimate, found.round_to, True)
     assert len(device.measured) <= 9
 
 
 def test_sizes_are_rounded_where_others_are_slower() -> None:
-    assert Times(odd=1.2).search(0.6).run().step == 8  # type: ignore[union-attr]
-    assert Times(odd=1.01).search(0.6).run().step == 1  # type: ignore[union-attr]
+    assert Times(odd=1.2).search(0.6).run().round_to == 8  # type: ignore[union-attr]
+    assert Times(odd=1.01).search(0.6).run().round_to == 1  # type: ignore[union-attr]
 
 
 def test_the_nearest_of_coarse_steps_is_measured_well() -> None:
@@ -97,10 +99,10 @@ def test_a_cut_that_looked_slow_by_chance_is_measured_again(slow: float) -> None
 def test_steps_without_a_cut_are_left_out() -> None:
     device = Times()
     every = LatencySearch(
-        0.6, lambda goal, step: device.propose(goal, step) if step == 8 else None, device.measure, (1, 8)
+        0.6, lambda goal, round_to: device.propose(goal, round_to) if round_to == 8 else None, device.measure, (1, 8)
     )
-    assert every.run().step == 8  # type: ignore[union-attr]
-    assert LatencySearch(0.6, lambda goal, step: None, device.measure, (1, 8)).run() is None
+    assert every.run().round_to == 8  # type: ignore[union-attr]
+    assert LatencySearch(0.6, lambda goal, round_to: None, device.measure, (1, 8)).run() is None
 
 
 def test_a_share_goes_by_the_quick_half_of_passes() -> None:
@@ -294,7 +296,7 @@ def test_what_cannot_be_measured() -> None:
 
 def test_a_really_measured_plan_leaves_the_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
-    monkeypatch.setattr(planner, "STEPS", (1,))
+    monkeypatch.setattr(planner, "MULTIPLES", (1,))
     model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 4))
     graph = mk.trace(model, torch.randn(8, 16))
     monkeypatch.setattr(target_solver.LatencyTarget, "is_too_slow", lambda *_: False)  # so small a model need not gain

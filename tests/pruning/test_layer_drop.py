@@ -11,7 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.axes.proof.double_precision import ForceDtype
-from modulekg_widgets.engine.pruning.plan.corrections.repair import PlanCandidate
+from modulekg_widgets.engine.pruning.plan.corrections.repair_loop import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error
 from modulekg_widgets.engine.pruning.plan.planner import Planner
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace

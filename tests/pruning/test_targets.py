@@ -12,7 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes import transformers_models
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
+from modulekg_widgets.engine.pruning.plan.corrections.constraint_solver import solve_constraints
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 from modulekg_widgets.engine.pruning.plan.sizes import operator_costs
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
@@ -137,12 +137,13 @@ def test_tied_sizes_are_multiples() -> None:
     tie = SizeConstraint(first, second)
     for wanted, rounded in [((20, 23), (24, 24)), ((35, 34), (36, 36)), ((9, 2), (8, 8))]:
         counts = dict(zip((first, second), wanted, strict=True))
-        selection = Selection(orders, counts, steps={first: 8, second: 4}, minimum={second: 5})
-        found = solve(selection, [tie], counts)
+        selection = Selection(orders, counts, multiples={first: 8, second: 4}, minimum={second: 5})
+        found = solve_constraints(selection, [tie], counts)
         assert found is not None
         assert tuple(found.counts[term] for term in (first, second)) == rounded
     fixed = SizeConstraint(first, None, 20)
-    assert solve(Selection(orders, {first: 30, second: 30}, steps={first: 8}), [fixed], {first: 30}) is None
+    unmet = Selection(orders, {first: 30, second: 30}, multiples={first: 8})
+    assert solve_constraints(unmet, [fixed], {first: 30}) is None
 
 
 @pytest.mark.parametrize("unit", ["flops", "matmul_flops", "macs"])

@@ -177,7 +177,7 @@ class Wrong(nn.Module):
 
 def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is told that cuts of one axis are wrong, as where a coincidence of sizes hides an error."""
-    from modulekg_widgets.engine.pruning.plan.corrections import repair
+    from modulekg_widgets.engine.pruning.plan.corrections import repair_loop
 
     torch.manual_seed(0)
     model, x = Wrong(), torch.randn(3, 4)
@@ -187,8 +187,8 @@ def test_an_axis_with_which_the_values_differ_stays_and_the_others_go(monkeypatc
     def agrees(axes: Any, masks: Any, *rest: Any) -> bool:
         return all(axes.of(atom).name != bad.name for atom in masks)
 
-    monkeypatch.setattr(repair, "matches_masked_model", agrees)
-    monkeypatch.setattr(repair.Repair, "_is_verified", lambda self, attempt, found: self._matches(attempt, found))
+    monkeypatch.setattr(repair_loop, "matches_masked_model", agrees)
+    monkeypatch.setattr(repair_loop.Repair, "_is_verified", lambda self, attempt, found: self._matches(attempt, found))
     plan = mk.plan(graph, ratio=0.5)
     assert [axis.name for axis in plan.axes] == ["mid.out"]
     assert any("gives other values" in change.source for change in plan.changes)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.playback.player import Playback
-from modulekg_widgets.engine.pruning.plan.corrections import repair
+from modulekg_widgets.engine.pruning.plan.corrections import repair_loop
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import dry_run
 from modulekg_widgets.engine.rewriting.function_modules.recording import record_functions
 from sampling import sampled
@@ -152,7 +152,7 @@ def test_a_number_that_moves_while_a_plan_is_made_is_no_size(monkeypatch: pytest
         model.count += 1
         return dry_run(*args)
 
-    monkeypatch.setattr(repair, "dry_run", counting)
+    monkeypatch.setattr(repair_loop, "dry_run", counting)
     for start in range(1, 9):  # at one of these dry runs the count is the width
         model.count = start
         plan = mk.plan(graph, ratio=0.5)

@@ -130,12 +130,12 @@ def test_other_values_reach_all_that_leads_to_a_tensor() -> None:
     model = net()
     model.held = [model.a.weight]
 
-    def run(stage: Sandbox) -> None:
-        copy: Any = stage.model
+    def run(sandbox: Sandbox) -> None:
+        copy: Any = sandbox.model
         value = torch.zeros(2, 4, dtype=torch.float64)
-        assert stage.hold(copy.a.weight, value) is copy.a.weight is copy.held[0]
+        assert sandbox.hold(copy.a.weight, value) is copy.a.weight is copy.held[0]
         assert copy.held[0].shape == (2, 4)
-        assert stage.original(copy.a.weight) is copy.a.weight
+        assert sandbox.original(copy.a.weight) is copy.a.weight
 
     with unchanged(model):
         run_isolated([model], (), run, UNREGISTERED)

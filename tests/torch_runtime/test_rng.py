@@ -88,7 +88,7 @@ def test_generators_of_python_are_put_back_where_nobody_else_works() -> None:
     model, x = Lambda(forward), torch.ones(2)
     with unchanged(model, x):
         for _ in range(2):
-            run_isolated(list(model.modules()), (x,), lambda stage: stage.model(*stage.held), ALL)
+            run_isolated(list(model.modules()), (x,), lambda sandbox: sandbox.model(*sandbox.held), ALL)
         assert mk.trace(model, x).operators
 
 

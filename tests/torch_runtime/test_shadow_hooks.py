@@ -107,11 +107,11 @@ def test_a_forward_that_registers_a_hook(forward: Callable[..., Any]) -> None:
 def test_what_is_empty_is_shared_in_a_look_and_nowhere_else() -> None:
     model, shared = net(), []
 
-    def run(stage: Any) -> None:
-        registries = [module._forward_hooks for module in stage.modules]
+    def run(sandbox: Any) -> None:
+        registries = [module._forward_hooks for module in sandbox.modules]
         assert all(registry is registries[0] and registry == OrderedDict() for registry in registries)
         shared.append(registries[0])
-        copy.deepcopy(stage.model).train().state_dict()
+        copy.deepcopy(sandbox.model).train().state_dict()
 
     run_isolated([*model.modules()], (), run)
     assert len(shared) == 1

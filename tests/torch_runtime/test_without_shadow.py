@@ -75,8 +75,8 @@ def test_it_is_refused_while_another_thread_runs_it(past_self: PastSelf) -> None
 
 @pytest.mark.parametrize("what", ["tensors were replaced", "parameters were written"])
 def test_tensors_that_move_meanwhile_end_such_a_look(past_self: PastSelf, what: str) -> None:
-    def leaves(stage: Sandbox) -> None:
-        stage.check(past_self.linear.weight)
+    def leaves(sandbox: Sandbox) -> None:
+        sandbox.check(past_self.linear.weight)
         if what == "tensors were replaced":
             past_self.norm.weight = nn.Parameter(torch.ones(6))
         else:

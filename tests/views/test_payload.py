@@ -9,8 +9,8 @@ from torchvision.models import list_models
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
-from modulekg_widgets.engine.views.initial_expansion import MAX_INITIAL_NODES, initial_expansion, visible_children
 from modulekg_widgets.engine.views.payload import model_payload
+from modulekg_widgets.engine.views.static_expansion import MAX_INITIAL_NODES, static_expansion, visible_children
 from widgets.golden_models import payloads
 
 SAMPLE = ["resnet152", "vit_b_16", "swin_t", "maskrcnn_resnet50_fpn", "raft_small", "inception_v3", "mvit_v2_s"]
@@ -35,7 +35,7 @@ def check(payload: dict[str, Any]) -> None:
         assert kind in ("exact", "family")
         assert kind == "family" or len({nodes["entity"][member] for member in members}) == 1
     shown = sum(
-        len(inside) for node, inside in visible_children(payload).items() if node in {0, *initial_expansion(payload)}
+        len(inside) for node, inside in visible_children(payload).items() if node in {0, *static_expansion(payload)}
     )
     assert shown <= max(MAX_INITIAL_NODES, len(visible_children(payload).get(0, ())))
     json.dumps(payload, allow_nan=False, ensure_ascii=False).encode("utf-8")

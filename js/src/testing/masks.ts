@@ -105,7 +105,7 @@ export class FakeChannel implements Channel {
   readonly sent: Sent[] = [];
   isLive = true;
 
-  draw(drawing: Drawing): void {
+  sendDraft(drawing: Drawing): void {
     this.sent.push({ content: { type: "draw", ...drawing } });
   }
 

@@ -73,11 +73,11 @@ export class MaskEditorModel extends DOMWidgetModel {
 
   override initialize(...options: Parameters<DOMWidgetModel["initialize"]>): void {
     super.initialize(...options);
-    const draw = (drawing: unknown) => {
+    const sendDraft = (drawing: unknown) => {
       this.set({ draft: drawing });
       this.save_changes();
     };
-    this.session = new Session(Object.assign(channelOf(this), { draw }));
+    this.session = new Session(Object.assign(channelOf(this), { sendDraft }));
     this.link = new GraphLink(
       () => this.session.data,
       () => counts(this.get("uncut"))

@@ -2,6 +2,6 @@
 
 Read skeleton_source.py (files in the place of a model) and walk.py first (modules, paths, slots), with tensors.py and
 classes.py (what is read of each), then encoding/ (any value as bytes) and fingerprint.py (digests), with
-modulekg_v1_hash.py and weights.py (of the state). levels.py (stages and blocks), statistics.py, hierarchy.py,
-folding.py and diff.py (what people see) stand on top.
+modulekg_v1_hash.py and weight_fingerprint.py (of the state). levels.py (stages and blocks), statistics.py,
+hierarchy.py, folding.py and diff.py (what people see) stand on top.
 """

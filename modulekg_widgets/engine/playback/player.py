@@ -149,13 +149,13 @@ class Playback:
             raise TraceError(CLOSED)
         places, given = self._places, self.inputs
 
-        def play(stage: Sandbox) -> CallRecorder:
-            recorder = CallRecorder(places.with_modules(stage.modules), first, sample, CACHE_BYTES, every)
-            args, kwargs = stage.held
+        def play(sandbox: Sandbox) -> CallRecorder:
+            recorder = CallRecorder(places.with_modules(sandbox.modules), first, sample, CACHE_BYTES, every)
+            args, kwargs = sandbox.held
             self._pythons.set()
-            with recording_steps(recorder, stage):
+            with recording_steps(recorder, sandbox):
                 try:
-                    result = stage.model(*args, **kwargs)
+                    result = sandbox.model(*args, **kwargs)
                 except Exception as error:  # noqa: BLE001 - the user's forward may raise anything
                     recorder.fail(error)
                 else:

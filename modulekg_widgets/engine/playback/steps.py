@@ -232,10 +232,10 @@ class CallRecorder:
 
 
 @contextmanager
-def recording_steps(recorder: CallRecorder, stage: Sandbox) -> Iterator[None]:
+def recording_steps(recorder: CallRecorder, sandbox: Sandbox) -> Iterator[None]:
     """The recorder at work."""
     with (
-        module_call_hooks(stage.copies, recorder.on_enter, recorder.on_exit),
+        module_call_hooks(sandbox.copies, recorder.on_enter, recorder.on_exit),
         AttentionSlowPath(),
         torch.inference_mode(False),
         torch.no_grad(),

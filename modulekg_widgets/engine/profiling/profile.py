@@ -68,7 +68,7 @@ class ModuleTimes:
 
 
 class _CallTimes:
-    """Takes down when each call of a module begins and ends, in this thread."""
+    """Records when each call of a module begins and ends, in this thread."""
 
     def __init__(self, timed: TimedModel) -> None:
         self.calls: list[_Interval] = []
@@ -203,12 +203,12 @@ def profile(graph: Dataflow, args: Args, kwargs: Mapping[str, Any] | None, plan:
 def timed_on_copy(model: nn.Module, walked: Walk, call: Call, run: Callable[[TimedModel], T]) -> T:
     """Runs `run` on a copy of the model in eval mode; the model is not changed."""
 
-    def staged(stage: Sandbox) -> T:
-        copied = walked.with_modules(stage.modules)
+    def in_sandbox(sandbox: Sandbox) -> T:
+        copied = walked.with_modules(sandbox.modules)
         set_mode(copied.states, False)
-        return run(TimedModel(copied, stage.copies, call))
+        return run(TimedModel(copied, sandbox.copies, call))
 
-    return run_isolated(walked.modules, (), staged, ALL, 0)
+    return run_isolated(walked.modules, (), in_sandbox, ALL, 0)
 
 
 def _measured(uncut: TimedModel, plan: CutPlan | None, model: nn.Module, call: Call) -> list[ModuleTimes]:

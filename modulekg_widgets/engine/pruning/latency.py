@@ -38,10 +38,10 @@ T = TypeVar("T")
 def time_cut_copy(model: nn.Module, edits: Edits, call: Call, run: Callable[[TimedModel], T]) -> T:
     """Run a function on a cut copy of the model in eval mode; the model is unchanged."""
 
-    def staged(cut: CutSandbox) -> T:
+    def in_sandbox(cut: CutSandbox) -> T:
         return run(TimedModel(cut.walked, cut.copies, call))
 
-    return run_as_cut(model, edits, False, staged, own=ALL)
+    return run_as_cut(model, edits, False, in_sandbox, own=ALL)
 
 
 def compare_latency(

@@ -19,7 +19,7 @@ from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores, score
 from modulekg_widgets.engine.pruning.plan.plan import plan as make_plan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
-from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, removed_count, round_up
+from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, removed_count, round_count
 from modulekg_widgets.engine.pruning.plan.selection.request import FREE, Request, check_target
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
 
@@ -298,13 +298,13 @@ class PruningSchedule:
         asked = Request(granularity=options.get("granularity"), layers=options.get("layers", FREE))
         choice = AxisChoice(graph.axes, asked.granularity_wanted, options.get("only"), options.get("keep"))
         chosen = choice.independent()
-        steps = choice.steps(chosen, options.get("round_to"))
+        multiples = choice.multiples(chosen, options.get("round_to"))
         scope = options.get("scope", "local")
         if scope == "local":
             ratios = {}
             for axis in chosen:
                 original = sizes[axis.name]
-                left = round_up(original - removed_count(original, wanted), axis.size, steps.get(axis.term, 1))
+                left = round_count(original - removed_count(original, wanted), axis.size, multiples.get(axis.term, 1))
                 if left < axis.size:
                     ratios[axis.name] = (axis.size - left) / axis.size
             rest = {name: value for name, value in options.items() if name not in ("only", "keep")}
@@ -317,7 +317,7 @@ class PruningSchedule:
             return make_plan(graph, ratio=less / now, **options)
         except CutError:
             found = score(graph.axes, [axis.term for axis in chosen], options.get("importance", "l2"))
-            counts = Counts(chosen, normalize_scores(graph.axes, found), scope, steps)
+            counts = Counts(chosen, normalize_scores(graph.axes, found), scope, multiples)
             if (counts.at_ratio(less / now) == counts.sizes).all():
                 return None  # all of it goes in rounding
             raise

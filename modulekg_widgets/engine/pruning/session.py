@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from modulekg_widgets.engine.axes.graph import trace
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.identity.weights import weight_fingerprint
+from modulekg_widgets.engine.identity.weight_fingerprint import weight_fingerprint
 from modulekg_widgets.engine.pruning.blocks.block_scoring import BlockScores, editor_block_scores
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt

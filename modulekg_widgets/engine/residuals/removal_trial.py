@@ -173,7 +173,7 @@ def retrace(
 ) -> Graph:
     """The traced call, in another mode or on another kind of tensors, without some modules."""
 
-    def prepare(walked: Walk, stage: Sandbox) -> None:
+    def prepare(walked: Walk, sandbox: Sandbox) -> None:
         apply_removal(walked, removal)
 
     found = trace_dataflow(
@@ -260,12 +260,12 @@ def _failing_modes(graph: Dataflow, removal: ModuleRemoval, modes: Sequence[Mode
     walked = walk(graph.model)
     heavy = int(count_flops(graph.operators)) > MAX_FLOPS
 
-    def run(stage: Sandbox) -> list[Mode]:
-        copied = walked.with_modules(stage.modules)
-        stage.replaces = True
+    def run(sandbox: Sandbox) -> list[Mode]:
+        copied = walked.with_modules(sandbox.modules)
+        sandbox.replaces = True
         apply_removal(copied, removal)
         with without_fake_tensor_log(FakeTensorMode(allow_non_fake_inputs=True)) if heavy else nullcontext():
-            return [mode for mode in modes if not _runs(stage.model, graph.call, mode)]
+            return [mode for mode in modes if not _runs(sandbox.model, graph.call, mode)]
 
     return run_isolated(walked.modules, (), run, SHARED if heavy else ALL, 0 if graph.seed is None else graph.seed)
 

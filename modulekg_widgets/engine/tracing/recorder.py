@@ -109,14 +109,14 @@ class Recorder(OperatorMode):
         graph: Dataflow,
         paths: Mapping[int, str],
         stand_in: Callable[[Tensor], Tensor] | None,
-        stage: Sandbox,
+        sandbox: Sandbox,
         left: LeakedTensors,
         tables: UnregisteredTensors,
     ) -> None:
         super().__init__()
         self.tables = tables
         self.graph = graph
-        self.stage = stage
+        self.sandbox = sandbox
         self.stand_in = stand_in
         self.on_meta = False
         self.last_way = False  # no other kind of tensors can be tried after these
@@ -143,11 +143,11 @@ class Recorder(OperatorMode):
 
     def adopt(self, tensor: Tensor, kind: str, label: str) -> DataNode:
         """The node of a tensor from outside, made when it is new."""
-        of_user = unwrap_tensor(self.stage.original(tensor))
+        of_user = unwrap_tensor(self.sandbox.original(tensor))
         tensor = unwrap_tensor(tensor)
         node = self._nodes.get(id(tensor))
         if node is None:
-            self.stage.check(tensor)
+            self.sandbox.check(tensor)
             node = DataNode(self.graph, tensor, kind, Storage(), label)
             node.tensor = of_user
             self._nodes[id(tensor)] = node
@@ -491,7 +491,7 @@ class Recorder(OperatorMode):
         if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
             self._try_other_tensors("autocast passes tensors without data by")
         path = self._paths.get(id(module), self._scope[-1])
-        if self.skip_call is not None and self.stage.shadow is not None and id(module) in self._paths:
+        if self.skip_call is not None and self.sandbox.shadow is not None and id(module) in self._paths:
             given = self.skip_call(path)
             if given is not None:
                 alike = self.stand_in if self.stand_in is not None and not self.on_meta else None
@@ -535,7 +535,7 @@ def _before(node: DataNode, start: int) -> DataNode:
 def recording(recorder: Recorder) -> Iterator[None]:
     """The recorder at work."""
     with (
-        module_call_hooks(recorder.stage.copies, recorder.on_enter, recorder.on_exit),
+        module_call_hooks(recorder.sandbox.copies, recorder.on_enter, recorder.on_exit),
         torch.inference_mode(False),
         torch.set_grad_enabled(recorder.graph.gradients),
         _MemoryAccessMode(recorder) if recorder.watch_memory else nullcontext(),

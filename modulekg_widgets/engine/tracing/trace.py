@@ -96,19 +96,19 @@ def trace_dataflow(
         left = LeakedTensors()
 
         def attempt(
-            stage: Sandbox, way: _TraceAttempt = way, last: bool = not waiting, left: LeakedTensors = left
+            sandbox: Sandbox, way: _TraceAttempt = way, last: bool = not waiting, left: LeakedTensors = left
         ) -> Graph:
             graph = graph_type(model)
             graph.traced_on, graph.call, graph.training, graph.seed = way.mode, call, training, seed
             graph.gradients, graph.watched = way.gradients, way.watches
-            graph.notes += stage.notes
-            copied = places.with_modules(stage.modules)
+            graph.notes += sandbox.notes
+            copied = places.with_modules(sandbox.modules)
             set_mode(copied.states, training)
             if prepare is not None:
-                stage.replaces = True
-                prepare(copied, stage)
+                sandbox.replaces = True
+                prepare(copied, sandbox)
             try:
-                _run(graph, places, copied, stage, labels, way, last, watch, skip_call, around, left, alone)
+                _run(graph, places, copied, sandbox, labels, way, last, watch, skip_call, around, left, alone)
             except ModuleKGError:
                 raise
             except Exception as caught:
@@ -165,7 +165,7 @@ def _run(
     graph: Dataflow,
     places: Walk,
     copied: Walk,
-    stage: Sandbox,
+    sandbox: Sandbox,
     labels: list[tuple[str, torch.Tensor]],
     way: _TraceAttempt,
     last_way: bool,
@@ -175,24 +175,24 @@ def _run(
     left: LeakedTensors,
     alone: nn.Module,
 ) -> None:
-    """Fill the graph by the call of the staged model."""
+    """Fill the graph by the call of the copy in the sandbox."""
     graph.modules = _modules(graph, places)
-    paths = {id(stage.of(node.module)): node.path for node in graph.modules.values()}
+    paths = {id(sandbox.of(node.module)): node.path for node in graph.modules.values()}
     world, stand_in = _execution_context(way.mode)
-    recorder = Recorder(graph, paths, stand_in, stage, left, UnregisteredTensors(copied, places))
+    recorder = Recorder(graph, paths, stand_in, sandbox, left, UnregisteredTensors(copied, places))
     recorder.on_meta, recorder.last_way = way.mode == META, last_way
     recorder.watch, recorder.skip_call, recorder.watch_memory = watch, skip_call, way.watches
     places_of_state = list(named_registered_tensors(copied, copied.all_paths()))
     for held in places_of_state:
         recorder.register(held)
     for label, tensor in labels:
-        node = recorder.adopt(stage.of(tensor), INPUT, label)
+        node = recorder.adopt(sandbox.of(tensor), INPUT, label)
         if node.kind == INPUT and node not in graph.inputs:
             graph.inputs.append(node)
-    args, kwargs = with_tensors(stage.held, recorder.input_stand_in)
+    args, kwargs = with_tensors(sandbox.held, recorder.input_stand_in)
     try:
         with world, around or nullcontext(), recording(recorder):
-            output = call_model(stage.of(alone), args, kwargs)
+            output = call_model(sandbox.of(alone), args, kwargs)
         recorder.drop_caches()
         recorder.record_assignments(places_of_state)
         found = dict.fromkeys(recorder.node(tensor) for _, tensor in tensors(output))
@@ -314,12 +314,12 @@ def _trace_error(error: Exception, graph: Dataflow, walk: Walk, labels: list[tup
 def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None) -> str:
     """Returns advice for a failed trace, after running a copy of the model without recording."""
 
-    def plainly(stage: Sandbox) -> None:
-        set_mode(stage.states, training)
-        args, kwargs = stage.held
+    def plainly(sandbox: Sandbox) -> None:
+        set_mode(sandbox.states, training)
+        args, kwargs = sandbox.held
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         with disable_current_modes(), torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
-            call_model(stage.of(unwrap_model(model)), args, kwargs)
+            call_model(sandbox.of(unwrap_model(model)), args, kwargs)
 
     try:
         run_isolated(places.modules, call, plainly, ALL, seed)
@@ -356,11 +356,11 @@ def run_modified(graph: Dataflow, change: Callable[[Walk, Sandbox], None]) -> An
     walked = walk(graph.model)
     args, kwargs = with_tensors(graph.call, lambda tensor: tensor.detach().clone())
 
-    def forward(stage: Sandbox) -> Any:
-        copied = walked.with_modules(stage.modules)
+    def forward(sandbox: Sandbox) -> Any:
+        copied = walked.with_modules(sandbox.modules)
         set_mode(copied.states, graph.training)
-        change(copied, stage)
+        change(copied, sandbox)
         with torch.set_grad_enabled(graph.gradients):
-            return call_model(stage.model, args, kwargs)
+            return call_model(sandbox.model, args, kwargs)
 
     return run_isolated(walked.modules, (), forward, UNREGISTERED, 0 if graph.seed is None else graph.seed)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modulekg_widgets.engine.errors import CutError
-from modulekg_widgets.engine.identity.weights import weight_fingerprint
+from modulekg_widgets.engine.identity.weight_fingerprint import weight_fingerprint
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import DroppedIndices, masked_losses
 from modulekg_widgets.engine.pruning.session import MASKED, PruningSession
 from modulekg_widgets.engine.pruning.user_data import Progress

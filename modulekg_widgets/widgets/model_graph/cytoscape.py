@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from ipycytoscape import CytoscapeWidget
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.initial_expansion import data_edges, fold_representatives, visible_children
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.engine.views.static_expansion import data_edges, fold_representatives, visible_children
 
 MAX_NODES = 200
 

@@ -26,11 +26,11 @@ from typing import Any, TypeAlias
 from modulekg_widgets.engine.dot import STYLE, Cluster, Edge, Node, digraph, quoted_label
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
-from modulekg_widgets.engine.views.initial_expansion import data_edges, visible_children
 from modulekg_widgets.engine.views.payload import label
 from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
 from modulekg_widgets.engine.views.pictures.png import file_png
 from modulekg_widgets.engine.views.pictures.svg import svg_text
+from modulekg_widgets.engine.views.static_expansion import data_edges, visible_children
 
 ModelGraph: TypeAlias = Any  # that module imports this one
 formats: Registry[Callable[[ModelGraph], bytes]] = Registry("export format")

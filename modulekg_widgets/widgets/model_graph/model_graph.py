@@ -31,12 +31,12 @@ from modulekg_widgets.engine.errors import (
 from modulekg_widgets.engine.files.compare.comparison import FileDiff, diff
 from modulekg_widgets.engine.files.model_file import is_file
 from modulekg_widgets.engine.identity.hierarchy import hierarchy
-from modulekg_widgets.engine.views.initial_expansion import initial_expansion
 from modulekg_widgets.engine.views.payload import model_payload, number, text
 from modulekg_widgets.engine.views.pictures.hierarchy import draw_hierarchy
 from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.engine.views.static_expansion import static_expansion
 from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 
@@ -146,7 +146,7 @@ class ModelGraph(ModelWidget):
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
         payload = self._read(model, args, kwargs, compare)
-        opened = [self._paths.path(node) for node in initial_expansion(payload)] if expanded is None else list(expanded)
+        opened = [self._paths.path(node) for node in static_expansion(payload)] if expanded is None else list(expanded)
         super().__init__(
             payload=payload,
             selected=selected,
@@ -426,7 +426,7 @@ class ModelGraph(ModelWidget):
         picture = draw_hierarchy(self.payload, self._expanded_nodes())
         if len(svg_text(picture)) <= MAX_PICTURE_CHARACTERS:
             return picture
-        return draw_hierarchy(self.payload, initial_expansion(self.payload))
+        return draw_hierarchy(self.payload, static_expansion(self.payload))
 
     def _expanded_nodes(self) -> list[int]:
         return [self._paths.find(path) or 0 for path in self.expanded]

@@ -24,7 +24,7 @@ import {
   OVERVIEW_ZOOM,
   type Point
 } from "../shared/stage/viewport";
-import { comparedExpansion, expandedCounterparts, counterpartsOf } from "./initial_expansion";
+import { comparedExpansion, expandedCounterparts, counterpartsOf } from "./fitted_expansion";
 import { GraphView } from "./graph_view";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { reveal } from "../shared/model/expansion";

@@ -33,7 +33,7 @@ import { type GraphState, GraphStore, type ViewName } from "../shared/model/grap
 import { Stage, type StageElement } from "../shared/stage/stage";
 import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/types";
 import { boundsOf, type Box, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
-import { initialExpansion, MAX_CARDS } from "./initial_expansion";
+import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
 import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 
 interface GraphOptions {
@@ -55,7 +55,7 @@ export class GraphView {
   private readonly stage: Stage;
   private readonly offer: TooManyNodesNotice;
   private readonly decor: CardStyle;
-  private readonly scenery: LayoutRequestBuilder;
+  private readonly sceneLayout: SceneLayout;
   readonly navigator: Navigator;
   private readonly hover: GraphHover;
   private theme: Theme;
@@ -76,7 +76,7 @@ export class GraphView {
     private readonly options: GraphOptions = {}
   ) {
     const { view = "hierarchy", status } = options;
-    this.scenery = new LayoutRequestBuilder(h, store, this.measure, this.layouts, view, status !== undefined);
+    this.sceneLayout = new SceneLayout(h, store, this.measure, this.layouts, view, status !== undefined);
     this.theme = readTheme(wrap);
     this.expanded = store.get("expanded");
     this.decor = new CardStyle(h, store, options);
@@ -107,7 +107,7 @@ export class GraphView {
 
   /** Everything, in the rows that fill the canvas best. */
   fit(): void {
-    if (this.scenery.isLikeBefore) {
+    if (this.sceneLayout.isLikeBefore) {
       this.refitted = true;
       this.invalidate();
     }
@@ -228,7 +228,7 @@ export class GraphView {
     const path = toggledPath(this.expanded, now);
     const node = path === undefined ? undefined : this.h.find(path);
     this.expanded = now;
-    if (path === undefined) this.scenery.forget(); // several at once make another picture
+    if (path === undefined) this.sceneLayout.forget(); // several at once make another picture
     if (!isEqual(now, this.store.get("opening"))) {
       this.store.set("openToFit", false); // somebody has chosen
       this.store.set("opening", null);
@@ -247,10 +247,10 @@ export class GraphView {
   private refresh(): void {
     this.stale = false;
     if (this.dead) return;
-    this.scenery.fill(this.wrap);
-    if (this.refocused || this.refitted) this.scenery.forget();
-    const scene = this.scenery.scene();
-    const request = this.scenery.request(scene);
+    this.sceneLayout.fill(this.wrap);
+    if (this.refocused || this.refitted) this.sceneLayout.forget();
+    const scene = this.sceneLayout.scene();
+    const request = this.sceneLayout.request(scene);
     const layout = this.layouts.runNow(request);
     if (layout) {
       this.draw(scene, layout);
@@ -260,15 +260,15 @@ export class GraphView {
   }
 
   private openToFit(): void {
-    this.scenery.fill(this.wrap);
-    this.scenery.openToFit();
+    this.sceneLayout.fill(this.wrap);
+    this.sceneLayout.openToFit();
   }
 
   private draw(scene: Scene, layout: LayoutResult): void {
     if (this.dead) return;
     const before = this.placed;
     this.placed = positionScene(scene, layout);
-    this.scenery.remember(scene, layout);
+    this.sceneLayout.remember(scene, layout);
     this.notify(scene);
     this.applyDecor();
     this.aim(before, this.placed);
@@ -311,7 +311,7 @@ export class GraphView {
   }
 
   private notify(scene: Scene): void {
-    const notice = this.scenery.notice(scene);
+    const notice = this.sceneLayout.notice(scene);
     if (notice || isSceneNotice(this.store.get("notice"))) {
       this.store.set("notice", notice);
     }
@@ -343,7 +343,7 @@ export class GraphView {
   private resized(before: Extent | null, seen: Box | null): void {
     const { camera } = this.stage;
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
-      if (this.scenery.fill(this.wrap)) this.invalidate(); // rows for this room
+      if (this.sceneLayout.fill(this.wrap)) this.invalidate(); // rows for this room
       this.openToFit();
       this.lookFirst(this.placed);
     }
@@ -362,7 +362,7 @@ export class GraphView {
     }
     if (this.options.view !== "deduplicated") {
       reveal(this.h, this.store, path);
-      if (this.scenery.turnTo(node)) {
+      if (this.sceneLayout.turnTo(node)) {
         this.invalidate();
       }
     }
@@ -390,11 +390,11 @@ export class GraphView {
 
   private turn(id: string): void {
     if (id === ALL_STRUCTURES) {
-      this.scenery.drawAll();
+      this.sceneLayout.drawAll();
       this.invalidate();
       return;
     }
-    const parentId = this.scenery.turn(id);
+    const parentId = this.sceneLayout.turn(id);
     if (parentId !== null) {
       this.anchor = parentId;
       this.invalidate();
@@ -402,7 +402,7 @@ export class GraphView {
   }
 }
 
-// Layout requests for the part of a model that is drawn, and how much of it at first, so that it fits.
+// The part of a model that is drawn, the request for its layout, and how much is open at first, so that it fits.
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const leftOut = (): string => `Only the ${nodeLimit()} most used structures are drawn.`;
@@ -414,7 +414,8 @@ function isSceneNotice(notice: string): boolean {
   return isManyNodes(notice) || /^Only the \d+ most used structures/.test(notice) || notice === DRAWN_CLOSED;
 }
 
-export class LayoutRequestBuilder {
+/** The scene of a view and the request for its layout: in rows like the last ones, and at first opened as far as fits. */
+export class SceneLayout {
   private readonly pages = new Pages();
   private extent: Extent = { width: 1, height: 1 };
   private isLike = false;
@@ -521,7 +522,7 @@ export class LayoutRequestBuilder {
     const selected = h.find(store.get("selected") ?? "") ?? 0;
     const kept = h.ancestors(selected).slice(1);
     const trial = new GraphStore({ ...store.snapshot(), stretches: new Set() });
-    const opening = initialExpansion(
+    const opening = fittedExpansion(
       h,
       store.get("focus"),
       kept.map(node => h.path(node)),

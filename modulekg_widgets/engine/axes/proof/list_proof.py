@@ -183,14 +183,14 @@ class ListProof:
         self, state: Mapping[str, Tensor], offsets: Offsets, orders: Mapping[Axis, NDArray[np.int64]]
     ) -> list[Tensor]:
         @contextmanager
-        def around(stage: Sandbox, held: Mapping[str, Tensor]) -> Generator[None, None, None]:
+        def around(sandbox: Sandbox, held: Mapping[str, Tensor]) -> Generator[None, None, None]:
             led = [
                 (held[node.label], offset.index_select(0, torch.as_tensor(orders[axis], device=offset.device))
                  if axis in orders else offset)
                 for axis, offset in offsets.items() for node, _ in router_weights(axis)
             ]  # fmt: skip
             with ExitStack() as stack:
-                stack.enter_context(self._recording_reached(stage))
+                stack.enter_context(self._recording_reached(sandbox))
                 if led:
                     stack.enter_context(RouterOffsets(led))
                 yield
@@ -198,15 +198,15 @@ class ListProof:
         return self.proof.run_on(dict(state), around=around)[0]
 
     @contextmanager
-    def _recording_reached(self, stage: Sandbox) -> Generator[None, None, None]:
+    def _recording_reached(self, sandbox: Sandbox) -> Generator[None, None, None]:
         """Notes which elements get rows."""
         modules = walk(self.axes.graph.model).modules
-        own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, stage.modules, strict=True)}
+        own = {id(copy): self._numbers.get(id(module)) for module, copy in zip(modules, sandbox.modules, strict=True)}
 
         def left(module: nn.Module, args: Args, kwargs: Kwargs, output: object = None) -> None:
             place = own.get(id(module))
             if place is not None and any(tensor.numel() for _, tensor in tensors((args, kwargs or {}))):
                 self._reached.setdefault(place[0], set()).add(place[1])
 
-        with module_call_hooks(stage.copies, lambda module, args: None, left):
+        with module_call_hooks(sandbox.copies, lambda module, args: None, left):
             yield

@@ -485,18 +485,19 @@ class PermutationProof:
         self.last: list[list[Tensor]] = []
         args, kwargs = with_tensors((self.args, self.kwargs), lambda t: cast(t.detach().clone(), self.dtype))
 
-        def forward(stage: Sandbox) -> tuple[object, dict[str, Tensor]]:
-            set_mode(stage.states, self.graph.training)
+        def forward(sandbox: Sandbox) -> tuple[object, dict[str, Tensor]]:
+            set_mode(sandbox.states, self.graph.training)
             advance_rng(0 if self.way is None else self.way.draws)
             held = {
-                node.label: stage.hold(stage.of(node.tensor), self._with_gradient(node, state)) for node in self.nodes
+                node.label: sandbox.hold(sandbox.of(node.tensor), self._with_gradient(node, state))
+                for node in self.nodes
             }
             named = {name: held[node.label] for name, node in self.graph.state.items()}
-            set_unregistered_tensors(walked.with_modules(stage.modules), named)
+            set_unregistered_tensors(walked.with_modules(sandbox.modules), named)
             registered = {name: value for name, value in named.items() if self.graph.state[name].kind != ATTRIBUTE}
             if self.graph.removal:
-                apply_removal(walked.with_modules(stage.modules), self.graph.removal)
-                registered = _renamed_state(stage, self.nodes, held)
+                apply_removal(walked.with_modules(sandbox.modules), self.graph.removal)
+                registered = _renamed_state(sandbox, self.nodes, held)
             cast_as = ForceDtype(self.dtype)
             with (
                 torch.set_grad_enabled(keep_graph or self.graph.gradients),
@@ -508,10 +509,10 @@ class PermutationProof:
             ):
 
                 def call(*args: object, **kwargs: object) -> object:
-                    given = (stage.model, registered, args, kwargs)
+                    given = (sandbox.model, registered, args, kwargs)
                     return torch.func.functional_call(*given, tie_weights=False, strict=False)
 
-                with nullcontext() if around is None else around(stage, held):
+                with nullcontext() if around is None else around(sandbox, held):
                     return call_model(call, args, kwargs or {}), held
 
         try:
@@ -539,10 +540,10 @@ def _private_tensor(node: DataNode, state: State) -> Tensor:
     return value.detach().clone().requires_grad_(value.requires_grad) if node.is_buffer_like else value
 
 
-def _renamed_state(stage: Sandbox, nodes: Sequence[DataNode], held: State) -> State:
+def _renamed_state(sandbox: Sandbox, nodes: Sequence[DataNode], held: State) -> State:
     """The tensors by the names that they have in a model that has lost modules."""
-    values = {id(stage.of(node.tensor)): held[node.label] for node in nodes}
-    walked = walk(stage.model)
+    values = {id(sandbox.of(node.tensor)): held[node.label] for node in nodes}
+    walked = walk(sandbox.model)
     every = named_registered_tensors(walked, walked.all_paths())
     return {each.name: values[id(each.tensor)] for each in every if id(each.tensor) in values}
 

@@ -160,5 +160,5 @@ def _values(contents: Contents, graph: Containment, measure: str) -> Sequence[fl
 
 
 def _rounded(value: float) -> float:
-    """To nine digits: equal values stay ties however they were computed."""
+    """The value to nine digits: equal values stay ties however they were computed."""
     return float(f"{value:.8e}")

@@ -2,7 +2,7 @@
 
 The planner chooses the trace and the axes (`axis_choice`), ties axes of repeated layers, ranks indices by
 importance, and turns a ratio into counts or solves for a target (`target_solver`).
-`repair` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
+`repair_loop` then dry-runs the candidate and corrects it until it runs and computes the same as the masked
 model. The result is a `PruningPlan` with edits, corrections, sizes and notes. Its parts are cached
 properties, computed when they are needed. Blocks are removed before, in `block_removal`; uniform
 layers by the configuration are handled in `uniform_plan`.
@@ -28,11 +28,11 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.latency import NANOSECONDS_PER_MILLISECOND, Stopwatch
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PINNED, Change, PlanCandidate
 from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
-from modulekg_widgets.engine.pruning.plan.corrections.repair import Repair, output_changes, scale_changes
+from modulekg_widgets.engine.pruning.plan.corrections.repair_loop import Repair, output_changes, scale_changes
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import AxisCut, PruningPlan
 from modulekg_widgets.engine.pruning.plan.selection.axis_choice import AxisChoice
-from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints, round_up
+from modulekg_widgets.engine.pruning.plan.selection.counts import Counts, Floats, Ints, round_count
 from modulekg_widgets.engine.pruning.plan.selection.explicit_axes import ExplicitAxis, explicit_axes, extend_to_groups
 from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest_trace
 from modulekg_widgets.engine.pruning.plan.selection.limits import Limits, limits_of
@@ -63,7 +63,7 @@ from modulekg_widgets.engine.pruning.plan.targets.infeasible import (
     too_slow_message,
     unreachable_message,
 )
-from modulekg_widgets.engine.pruning.plan.targets.latency_search import STEPS
+from modulekg_widgets.engine.pruning.plan.targets.latency_search import MULTIPLES
 from modulekg_widgets.engine.pruning.plan.targets.ranking import IndexRanking, local_exponents
 from modulekg_widgets.engine.pruning.plan.targets.size_search import SizeSearch
 from modulekg_widgets.engine.pruning.plan.targets.target_solution import TOLERANCE, TargetSolution
@@ -218,14 +218,16 @@ class Planner:
         exact = self._exact_axes
         for term, given in self.explicit.items():
             counts[term] = (
-                given.remaining if term in exact else round_up(given.remaining, term.size, self.steps.get(term, 1))
+                given.remaining
+                if term in exact
+                else round_count(given.remaining, term.size, self.multiples.get(term, 1))
             )
         orders = {term: self.ranking.order(term) for term in counts}
         # where the user says which indices go, a size constraint may leave some of them, and takes no others
         least = {term: self.explicit[term].remaining for term in exact}
-        steps = {term: step for term, step in self.steps.items() if step > 1 and term not in least}
+        multiples = {term: round_to for term, round_to in self.multiples.items() if round_to > 1 and term not in least}
         proportions = self.layers.proportions.restricted_to(counts)
-        return Selection(orders, counts, {**self.limits.minimum, **least}, steps, proportions=proportions)
+        return Selection(orders, counts, {**self.limits.minimum, **least}, multiples, proportions=proportions)
 
     @cached_property
     def _exact_axes(self) -> list[Term]:
@@ -250,25 +252,25 @@ class Planner:
         # a ratio is what each axis loses; a target is spent where it costs least
         paces = local_exponents(self.axes, self.chosen) if request.target is not None else None
         is_fair = request.target is None and request.per is None
-        return Counts(self.chosen, scores, request.scope, self.steps, self.limits, is_fair, paces, together)
+        return Counts(self.chosen, scores, request.scope, self.multiples, self.limits, is_fair, paces, together)
 
     @cached_property
-    def steps(self) -> dict[Term, int]:
+    def multiples(self) -> dict[Term, int]:
         """The multiples of the counts."""
         every = [*self.chosen, *(self.axes.of(term) for term in self.explicit)]
-        steps = self.axis_choice.steps(every, self.request.round_to)
-        for term, step in self.config_constraints.steps.items():
-            steps[term] = math.lcm(step, steps.get(term, 1))
-        return self.layers.proportions.steps(steps)
+        multiples = self.axis_choice.multiples(every, self.request.round_to)
+        for term, round_to in self.config_constraints.multiples.items():
+            multiples[term] = math.lcm(round_to, multiples.get(term, 1))
+        return self.layers.proportions.multiples(multiples)
 
     @cached_property
     def limits(self) -> Limits:
         """The user's limits, checked against explicit counts."""
         given = [self.axes.of(term) for term in self.explicit]
         limits = limits_of(
-            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.axis_choice.axes_of, self.steps
+            self.request.floor, self.request.ceiling, [*self.chosen, *given], self.axis_choice.axes_of, self.multiples
         )
-        limits = limits.of_groups(self.layers.proportions, self.steps, lambda term: self.axes.of(term).name)
+        limits = limits.of_groups(self.layers.proportions, self.multiples, lambda term: self.axes.of(term).name)
         for axis in given:
             limits.check(axis, self.explicit[axis.term].remaining, "per_axis or cuts")
         return limits
@@ -327,19 +329,19 @@ class Planner:
             plan = self._plan_for_target(tighter)
             assert self.last_result is not None
             return replace(plan, latency=watch.compare_cut(self.repair.edits(self.last_result[0]), thorough=True).pair)
-        steps = STEPS if self.request.round_to is None else (self.request.round_to,)
-        planners = {step: self.with_step(step) for step in steps}
+        multiples = MULTIPLES if self.request.round_to is None else (self.request.round_to,)
+        planners = {round_to: self.with_round_to(round_to) for round_to in multiples}
         search = LatencyTarget(
             formula,
             goals,
-            steps,
-            lambda step, goals: planners[step].target_solver(formula, goals),
-            lambda step, *tried: planners[step].infeasible_error(formula, *tried),
+            multiples,
+            lambda round_to, goals: planners[round_to].target_solver(formula, goals),
+            lambda round_to, *tried: planners[round_to].infeasible_error(formula, *tried),
             lambda candidate, thorough: watch.compare_cut(self.repair.edits(candidate), thorough),
         )
         found = search.solve()
         tried, pair = found.proposal.solution, found.comparison.pair
-        planner = planners[found.step]
+        planner = planners[found.round_to]
         planner._check_not_empty(tried.candidate)
         if search.is_too_slow(found):
             raise CutError(
@@ -349,7 +351,7 @@ class Planner:
             *self.notes,
             *missed_target_notes(planner.request, formula, tried),
             *slack_notes(planner.request, formula, tried),
-            *rounding_notes(self.request, found.step),
+            *rounding_notes(self.request, found.round_to),
             *(
                 []
                 if found.proposal.is_bounded and found.share <= search.wanted
@@ -367,14 +369,14 @@ class Planner:
         self.request = replace(self.request, target=tighter)
         return tighter
 
-    def with_step(self, step: int) -> Planner:
-        """The planner of the same request with sizes in multiples of a step."""
-        if step == (self.request.round_to or 1):
+    def with_round_to(self, round_to: int) -> Planner:
+        """The planner of the same request with sizes in multiples of another number."""
+        if round_to == (self.request.round_to or 1):
             return self
         other = copy(self)
-        other.request = replace(self.request, round_to=step)
+        other.request = replace(self.request, round_to=round_to)
         other.ranking = self.ranking
-        for name in ("steps", "limits", "counts"):
+        for name in ("multiples", "limits", "counts"):
             other.__dict__.pop(name, None)
         return other
 

@@ -52,7 +52,7 @@ class _Limits:
     fixed: set[NumberEffect] = field(default_factory=set)  # numbers that stay as they are
     whole: set[Term] = field(default_factory=set)
     ties: list[tuple[Term, Term]] = field(default_factory=list)
-    steps: dict[Term, int] = field(default_factory=dict)
+    multiples: dict[Term, int] = field(default_factory=dict)
     reasons: dict[Term, str] = field(default_factory=dict)
 
 
@@ -133,7 +133,7 @@ class _UniformPlanner:
         pinned = {term: self.limits.reasons.get(term, "") for term in self.terms if term in zero}
         # what else could go where these stay, as heads for their parts, is in no equation
         others = {axis.term: "" for axis in self.free.axis_choice.prunable() if axis.term not in cut}
-        return ConfigConstraints({**others, **pinned}, tuple(ties), dict(self.limits.steps), self._notes(pinned))
+        return ConfigConstraints({**others, **pinned}, tuple(ties), dict(self.limits.multiples), self._notes(pinned))
 
     def _rows(self, cut: AbstractSet[Term]) -> Iterator[dict[object, int]]:
         """An equation for each dimension: its axes lose together what its numbers lose."""
@@ -225,18 +225,18 @@ class _UniformPlanner:
                 return
 
     def _round_numbers(self, checked: _CheckedPlan) -> None:
-        """Where the library refuses a number, keep it a multiple of all that divide it now."""
+        """Keep a number that the library refuses a multiple of all that divide it now."""
         for number in self._changed(checked):
             alone = {path: checked.change[path] for path in number.paths if path in checked.change}
             if self.numbers.build(alone) is None:
                 divisors = [int(each.value) for each in self.numbers.effects
                             if 1 < each.value < number.value and number.value % each.value == 0]  # fmt: skip
-                step = math.lcm(*divisors)
+                round_to = math.lcm(*divisors)
                 for term in self._counted_by(number):
-                    if term.size == step:
+                    if term.size == round_to:
                         self.limits.whole.add(term)
-                    elif term.size % step == 0:
-                        self.limits.steps[term] = step
+                    elif term.size % round_to == 0:
+                        self.limits.multiples[term] = round_to
 
     def _tie_numbers(self, checked: _CheckedPlan) -> None:
         """Tie the axes of numbers of which one divides the other, as heads and the width."""

@@ -1,4 +1,4 @@
-"""The numbers of a configuration, and the sizes of the model that follow each of them.
+"""The numbers of a configuration, and the sizes that follow each: for `layers="uniform"` and `config={…}` of a plan.
 
 No key is known by name. Each number that may matter is changed once, and the model is built from it with
 empty weights: the sizes that differ are those that the number says, and the ratio tells how (`NumberEffect`).
@@ -170,7 +170,7 @@ class ConfigNumbers:
         return (size,)
 
     def _quotients(self, key: FactKey) -> set[float]:
-        """What the numbers that a fact follows have to be divided by for it."""
+        """The divisors by which the numbers that a fact follows give its size."""
         (size,) = self._own_size(key)
         return {each.value // size for each in self.effects if key in each.sizes and each.value % size == 0} - {1}
 

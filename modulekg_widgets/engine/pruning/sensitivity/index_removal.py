@@ -45,7 +45,7 @@ class CutRuns:
         values = {name: node.tensor.detach() for name, node in graph.state.items() if node.tensor is not None}
         slice_of = slicer(edits, values.__getitem__)
         return run_modified(
-            graph, lambda copied, stage: apply_edits(copied, stage, edits, lambda edit, _: slice_of(edit))
+            graph, lambda copied, sandbox: apply_edits(copied, sandbox, edits, lambda edit, _: slice_of(edit))
         )
 
     def _edits(self, keeps: KeepMasks) -> Edits:

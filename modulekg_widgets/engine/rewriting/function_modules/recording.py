@@ -116,7 +116,7 @@ def record_functions_of_graph(graph: Dataflow) -> FunctionRecording:
         recorded.graph, recorded.runs = Dataflow(root), {}
         return recorded.graph
 
-    def listen(places: Walk, stage: Sandbox) -> None:
+    def listen(places: Walk, sandbox: Sandbox) -> None:
         for index in intercepted_modules(places):
             _Recorder(places, index, recorded).install()
 
@@ -145,10 +145,10 @@ def _on_device(places: Walk, given: Call) -> Call:
 
 
 def _passes(places: Walk, given: Call, training: bool, gradients: bool, fused: bool) -> Runs:
-    def run(stage: Sandbox) -> Runs:
+    def run(sandbox: Sandbox) -> Runs:
         recorded = FunctionRecording()
-        copied = places.with_modules(stage.modules)
-        root, (args, kwargs) = stage.model, stage.held
+        copied = places.with_modules(sandbox.modules)
+        root, (args, kwargs) = sandbox.model, sandbox.held
         set_mode(copied.states, training)
         recorders = [_Recorder(copied, index, recorded) for index in intercepted_modules(copied)]
         for recorder in recorders:

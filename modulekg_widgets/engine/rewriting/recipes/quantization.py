@@ -163,12 +163,12 @@ def fake_quant(
     calls = [call_arguments(args, kwargs), *(call_arguments(batch, None) for batch in batches)]
     root = flow.graph.model
 
-    def measured(stage: Sandbox) -> tuple[list[torch.Tensor], float | None]:
-        return _calibrated(stage, found, made), None if evaluate is None else _number(evaluate(stage.model))
+    def measured(sandbox: Sandbox) -> tuple[list[torch.Tensor], float | None]:
+        return _calibrated(sandbox, found, made), None if evaluate is None else _number(evaluate(sandbox.model))
 
-    def measured_again(stage: Sandbox) -> tuple[float | None, QuantizationAgreement | None]:
-        after = None if evaluate is None else _number(evaluate(stage.model))
-        return after, _agreement(expected, _outputs_of_batch(stage.model, stage.held[0], "args, quantised,"))
+    def measured_again(sandbox: Sandbox) -> tuple[float | None, QuantizationAgreement | None]:
+        after = None if evaluate is None else _number(evaluate(sandbox.model))
+        return after, _agreement(expected, _outputs_of_batch(sandbox.model, sandbox.held[0], "args, quantised,"))
 
     expected, accuracy = _run_in_eval(root, calls, measured)
     new = {
@@ -219,21 +219,21 @@ def _replacements(chain: QuantizationChain, block: FakeQuantized) -> Iterator[tu
 def _run_in_eval(root: nn.Module, held: list[Call], run: Callable[[Sandbox], T]) -> T:
     """Runs `run` on an isolated copy in eval mode without gradients."""
 
-    def resting(stage: Sandbox) -> T:
-        set_mode(stage.states, training=False)
+    def resting(sandbox: Sandbox) -> T:
+        set_mode(sandbox.states, training=False)
         with torch.no_grad():
-            return run(stage)
+            return run(sandbox)
 
     return run_isolated(walk(root).modules, held, resting, ALL)
 
 
 def _calibrated(
-    stage: Sandbox, chains: Sequence[QuantizationChain], made: Sequence[FakeQuantized]
+    sandbox: Sandbox, chains: Sequence[QuantizationChain], made: Sequence[FakeQuantized]
 ) -> list[torch.Tensor]:
     """Calibrates the quantizers on the float model, and returns its outputs for the first call."""
     pairs = list(zip(chains, made, strict=True))
-    first = {id(stage.of(chain.layer.module)): (chain, block) for chain, block in pairs}
-    last = {id(stage.of(chain.modules[-1].module)): (chain, block) for chain, block in pairs}
+    first = {id(sandbox.of(chain.layer.module)): (chain, block) for chain, block in pairs}
+    last = {id(sandbox.of(chain.modules[-1].module)): (chain, block) for chain, block in pairs}
     seen: dict[int, int] = {}
 
     def observe(block: FakeQuantized, name: str, values: torch.Tensor) -> None:
@@ -251,9 +251,9 @@ def _calibrated(
             chain, block = last[id(module)]
             observe(block, "output", output if chain.activation is None else chain.activation(output))
 
-    with module_call_hooks(stage.copies, lambda *_: None, left):
-        calls = enumerate(stage.held)
-        outputs = [_outputs_of_batch(stage.model, call, f"batch {i}" if i else "args") for i, call in calls]
+    with module_call_hooks(sandbox.copies, lambda *_: None, left):
+        calls = enumerate(sandbox.held)
+        outputs = [_outputs_of_batch(sandbox.model, call, f"batch {i}" if i else "args") for i, call in calls]
     for chain, block in zip(chains, made, strict=True):
         for quantizer in quantizers(block):
             if not quantizer.scale.isfinite().all():

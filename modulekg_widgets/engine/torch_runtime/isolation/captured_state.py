@@ -213,7 +213,7 @@ def _global_names(code: CodeType) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _attribute_names(code: CodeType) -> frozenset[str]:
-    """What code and the functions inside it ask of objects by name, also by a text, as `getattr` takes it."""
+    """The names that code and the functions inside it ask of objects, also by a text, as `getattr` takes it."""
     return frozenset().union(*(names.attributes | names.texts for names in map(code_names, nested_code(code))))
 
 

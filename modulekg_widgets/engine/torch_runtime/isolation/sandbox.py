@@ -126,15 +126,15 @@ def _run_on_shadow(
     except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
         why = f"no copy of it can be made ({type(error).__name__}: {printable(str(error), 100)})"
         return _run_on_model(modules, held, run, own, seed, why)
-    stage = Sandbox([shadow.of(module) for module in modules], shadow.held, shadow)
-    stage.notes += _sharing_notes(shadow)
+    sandbox = Sandbox([shadow.of(module) for module in modules], shadow.held, shadow)
+    sandbox.notes += _sharing_notes(shadow)
     left = next(
         (f"{printable(type(each).__name__)} cannot be copied" for each in shadow.shared if is_module(each)), None
     )
     if left is None:
         try:
-            with preserved_process_settings(), preserved_classes(modules), _random_context(own, seed, stage.check):
-                result = run(stage)
+            with preserved_process_settings(), preserved_classes(modules), _random_context(own, seed, sandbox.check):
+                result = run(sandbox)
             if not no_hooks.hooked:
                 return result
         except _ShadowEscape as found:
@@ -186,21 +186,21 @@ def _run_on_model(
     modules: Sequence[nn.Module], held: Any, run: Callable[[Sandbox], T], own: int, seed: Seed, why: str
 ) -> T:
     """Runs on the model itself and restores it afterwards; refused while another thread uses it."""
-    stage = Sandbox(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
+    sandbox = Sandbox(list(modules), held, None, notes=[f"the model itself ran, and was put back: {why}"])
     with (
         preserved(modules, held) as kept,
-        _exclusive_use(modules, stage, why),
+        _exclusive_use(modules, sandbox, why),
         preserved_process_settings(),
         preserved_classes(modules),
         _random_context(own, seed),
     ):
         tensors = {SHARED: [], UNREGISTERED: kept.unregistered_tensors, ALL: kept.every_tensor}[own]
         with preserved_memory(tensors):
-            return run(stage)
+            return run(sandbox)
 
 
 @contextmanager
-def _exclusive_use(modules: Sequence[nn.Module], stage: Sandbox, why: str) -> Iterator[None]:
+def _exclusive_use(modules: Sequence[nn.Module], sandbox: Sandbox, why: str) -> Iterator[None]:
     """Raise where another thread uses the model before or after, or has replaced or trained its tensors meanwhile."""
     before, parameters = _tensors(modules), _parameters(modules)
     versions = [version_of(tensor) for tensor in parameters]
@@ -208,7 +208,7 @@ def _exclusive_use(modules: Sequence[nn.Module], stage: Sandbox, why: str) -> It
         raise _in_use_error(user, modules, why)
     yield
     user = current_use(modules)
-    moved = not stage.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
+    moved = not sandbox.replaces and list(map(id, before)) != list(map(id, _tensors(modules)))
     if user is None and moved:
         user = "its tensors were replaced meanwhile"
     if user is None and versions != [version_of(tensor) for tensor in parameters]:
@@ -223,7 +223,7 @@ def _tensors(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
-    """Those whose versions are counted."""
+    """The parameters whose versions are counted."""
     every = [tensor for module in modules for tensor in registry(module_state(module), PARAMETERS).values()]
     return [tensor for tensor in every if tensor is not None and not tensor.is_inference()]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import inf
 
 from modulekg_widgets.engine.views.flow_tables import PASS_THROUGH
-from modulekg_widgets.engine.views.initial_expansion import (
+from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.engine.views.static_expansion import (
     flow_folds,
     fold_representatives,
     folded_members,
     visible_children,
 )
-from modulekg_widgets.engine.views.schema import Payload
 
 MAX_CALLS = 6  # of one module in one call of its container that have cards of their own
 MAX_PILLS = 8  # of the model's inputs, and of its outputs, that stand apart; more are one

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from modulekg_widgets.engine.palette import PAGE
-from modulekg_widgets.engine.views.initial_expansion import fold_representatives, output_shapes, visible_children
 from modulekg_widgets.engine.views.pictures.boxes import (
     GAP,
     HEADER,
@@ -23,6 +22,7 @@ from modulekg_widgets.engine.views.pictures.boxes import (
 from modulekg_widgets.engine.views.pictures.flow_column import draw_flow
 from modulekg_widgets.engine.views.pictures.shapes import Path, PathCommand, Picture
 from modulekg_widgets.engine.views.schema import Payload
+from modulekg_widgets.engine.views.static_expansion import fold_representatives, output_shapes, visible_children
 
 
 def draw_hierarchy(payload: Payload, opened: Iterable[int]) -> Picture:

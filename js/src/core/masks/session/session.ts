@@ -101,7 +101,7 @@ type SessionEvent = "data" | "scores" | "increases" | "costs" | "status" | "repo
 export interface Channel {
   readonly isLive: boolean;
   /** Of several that wait for a busy kernel the latest alone arrives. */
-  draw(drawing: Drawing): void;
+  sendDraft(drawing: Drawing): void;
   /** `taken` is called once the kernel has dealt with the message. */
   send(content: Record<string, unknown>, taken?: () => void): void;
 }
@@ -218,7 +218,7 @@ export class Session {
   /** Gives the kernel what it does not have: after others have drawn, and when it answers again. */
   settle(): void {
     const { draft } = this.data ?? {};
-    if (draft && !draft.isOpen && !draft.isKnown) this.draw();
+    if (draft && !draft.isOpen && !draft.isKnown) this.sendDraft();
   }
 
   /** A custom message from the kernel. */
@@ -362,7 +362,7 @@ export class Session {
     const patches = data.draft.commit();
     if (patches.length) {
       data.history.add(stepOf(patches));
-      this.draw();
+      this.sendDraft();
     }
     this.events.tell("history");
   }
@@ -385,17 +385,17 @@ export class Session {
     for (const { axis, start, changed, before, after } of parts)
       data.draft.write(axis, start, changed, way === "undo" ? before : after);
     data.history.move(way);
-    if (data.draft.commit().length) this.draw();
+    if (data.draft.commit().length) this.sendDraft();
     this.events.tell("history");
   }
 
-  private draw(): void {
+  private sendDraft(): void {
     const { data } = this;
     if (!data) return;
     const { bits, table } = data.draft;
     const { generation } = data.payload;
     if (this.channel.isLive)
-      this.channel.draw({ generation, base: this.revision, by: this.page, ...packed(bits, table) });
+      this.channel.sendDraft({ generation, base: this.revision, by: this.page, ...packed(bits, table) });
     this.events.tell("report");
   }
 

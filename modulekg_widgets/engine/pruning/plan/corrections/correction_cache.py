@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, find
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import CONSTRAINT, PINNED, PlanCandidate
-from modulekg_widgets.engine.pruning.plan.corrections.corrections import Corrections
+from modulekg_widgets.engine.pruning.plan.corrections.correction_kinds import Corrections
 from modulekg_widgets.engine.pruning.plan.corrections.dim_locations import DimLocation, dim_at, locate_dim
-from modulekg_widgets.engine.pruning.plan.corrections.size_conflict import SizeConflict
+from modulekg_widgets.engine.pruning.plan.corrections.failed_dry_run import FailedDryRun
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult, Mismatch
 from modulekg_widgets.engine.pruning.plan.selection.selection import SizeConstraint
 
@@ -34,30 +34,30 @@ class CorrectionCache:
         self.rerun = rerun
         self._cache: dict[CodeLine, dict[CachedCorrection, None]] = {}
 
-    def add(self, conflict: SizeConflict, trial: PlanCandidate) -> None:
-        """Store the correction that led from the candidate of a conflict to another."""
-        line, kind = _code_line(conflict), trial.changes[-1].kind
+    def add(self, failure: FailedDryRun, trial: PlanCandidate) -> None:
+        """Store the correction that led from the candidate of a failed dry run to another."""
+        line, kind = _code_line(failure), trial.changes[-1].kind
         times, terms = 1, []
         if kind == CONSTRAINT:
             constraint = trial.constraints[-1]
             times, terms = constraint.times, [constraint.left, *([constraint.right] if constraint.right else [])]
         elif kind == PINNED:
-            terms = [atom for atom in trial.selection.pinned if atom not in conflict.candidate.selection.pinned]
+            terms = [atom for atom in trial.selection.pinned if atom not in failure.candidate.selection.pinned]
         if line is None or not terms:
             return
-        places = [locate_dim(self.axes, term, conflict.path) for term in terms]
+        places = [locate_dim(self.axes, term, failure.path) for term in terms]
         found = tuple(place for place in places if place is not None)
         if len(found) == len(terms):
             self._cache.setdefault(line, {})[CachedCorrection(kind, found, times)] = None
 
-    def candidates(self, conflict: SizeConflict, include_met: bool = False) -> Iterator[PlanCandidate]:
-        """The candidates with the stored corrections, in the module of the conflict.
+    def candidates(self, failure: FailedDryRun, include_met: bool = False) -> Iterator[PlanCandidate]:
+        """The candidates with the stored corrections, in the module where a dry run failed.
 
         `include_met`: also where a constraint holds already, as a search over other sizes has to know of it.
         """
-        line, candidate, where = _code_line(conflict), conflict.candidate, conflict.mismatch.where
+        line, candidate, where = _code_line(failure), failure.candidate, failure.mismatch.where
         for kind, places, times in reversed(self._cache.get(line, {})) if line is not None else ():
-            terms = [term for place in places if (term := dim_at(self.axes, conflict.path, place)) is not None]
+            terms = [term for place in places if (term := dim_at(self.axes, failure.path, place)) is not None]
             if len(terms) != len(places):
                 continue
             if kind == CONSTRAINT:
@@ -75,19 +75,19 @@ class CorrectionCache:
             elif all(_is_cut(candidate, term) for term in terms):
                 yield self.corrections.with_pinned(candidate, [find(term) for term in terms], where)
 
-    def apply_everywhere(self, conflict: SizeConflict, candidate: PlanCandidate) -> PlanCandidate:
+    def apply_everywhere(self, failure: FailedDryRun, candidate: PlanCandidate) -> PlanCandidate:
         """The candidate with the last correction applied to all modules that need it."""
-        for mismatch in self._same_calls(conflict):
-            here = replace(conflict, candidate=candidate, mismatch=mismatch)
+        for mismatch in self._same_calls(failure):
+            here = replace(failure, candidate=candidate, mismatch=mismatch)
             trial = next(self.candidates(here, include_met=True), None)
             if trial is None or (trial.changes[-1].kind == PINNED and not self._stops_there(here)):
                 continue
             candidate = trial
         return candidate
 
-    def _same_calls(self, conflict: SizeConflict) -> Iterator[Mismatch]:
+    def _same_calls(self, failure: FailedDryRun) -> Iterator[Mismatch]:
         """Mismatches at the same line of code in other modules of the class."""
-        first, line = conflict.mismatch.operator, _code_line(conflict)
+        first, line = failure.mismatch.operator, _code_line(failure)
         if first is None or line is None:
             return
         homes = {first.module}
@@ -95,24 +95,24 @@ class CorrectionCache:
             if (operator.overload, operator.source) != (first.overload, first.source) or operator.module in homes:
                 continue
             here = Mismatch(operator.index, operator, (), where=operator.where)
-            if _code_line(replace(conflict, mismatch=here)) == line:
+            if _code_line(replace(failure, mismatch=here)) == line:
                 homes.add(operator.module)
                 yield here
 
-    def _stops_there(self, conflict: SizeConflict) -> bool:
+    def _stops_there(self, failure: FailedDryRun) -> bool:
         """True if a dry run stops at that line of that module."""
-        found = self.rerun(conflict.candidate, conflict.mismatch.position).mismatch
+        found = self.rerun(failure.candidate, failure.mismatch.position).mismatch
         if found is None:
             return False
-        stop = replace(conflict, mismatch=found)
-        return (stop.path, _code_line(stop)) == (conflict.path, _code_line(conflict))
+        stop = replace(failure, mismatch=found)
+        return (stop.path, _code_line(stop)) == (failure.path, _code_line(failure))
 
 
 def _is_cut(candidate: PlanCandidate, term: Term) -> bool:
     return find(term).kind == ATOM and find(term) in candidate.selection.changed
 
 
-def _code_line(conflict: SizeConflict) -> CodeLine | None:
-    if conflict.module is None:
+def _code_line(failure: FailedDryRun) -> CodeLine | None:
+    if failure.module is None:
         return None
-    return type(conflict.module.module), conflict.mismatch.where.rpartition(", ")[2]
+    return type(failure.module.module), failure.mismatch.where.rpartition(", ")[2]

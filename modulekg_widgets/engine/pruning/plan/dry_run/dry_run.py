@@ -3,7 +3,7 @@
 Parameters are replaced in a sandbox by meta tensors of the planned sizes, attributes are set as
 planned, and the traced call runs again. Every operator is compared with the recorded one
 (`recorded_calls`). The first operator whose sizes differ from the plan ends the run with a
-`Mismatch`, which names the operator, the requested sizes and the line of code; `repair` then corrects
+`Mismatch`, which names the operator, the requested sizes and the line of code; `repair_loop` then corrects
 the plan. A model whose control flow depends on data runs on real tensors and follows the traced
 decisions. `dry_run` never changes the model. With `rerun_range` only the calls around one operator run.
 """
@@ -159,8 +159,8 @@ def _dry_run(
     lockstep = _ReplayChecker(axes, selection, rerun_range)
     decisions = _traced_decisions(axes, selection)
 
-    def prepare(walk: Walk, stage: Sandbox) -> None:
-        apply_edits(walk, stage, edits, _slicer(walk, edits, recorded.traced_on == REAL))
+    def prepare(walk: Walk, sandbox: Sandbox) -> None:
+        apply_edits(walk, sandbox, edits, _slicer(walk, edits, recorded.traced_on == REAL))
 
     try:
         tried = trace_dataflow(
@@ -240,8 +240,8 @@ def run_with_edits(recorded: Dataflow, edits: Edits) -> Dataflow:
     try:
         tried = trace_dataflow(
             recorded.model, *recorded.call, training=recorded.training, modes=(recorded.traced_on,),
-            prepare=lambda walk, stage: apply_edits(
-                walk, stage, edits, _slicer(walk, edits, recorded.traced_on == REAL)
+            prepare=lambda walk, sandbox: apply_edits(
+                walk, sandbox, edits, _slicer(walk, edits, recorded.traced_on == REAL)
             ),
             seed=recorded.seed, gradients=recorded.gradients, watch_memory=recorded.watched,
         )  # fmt: skip

@@ -183,19 +183,19 @@ def cut_outputs(
     values = {name: state[node.label] for name, node in graph.state.items()}
     slice_of = slicer(edits, values.__getitem__)
 
-    def forward(stage: Sandbox) -> list[Tensor]:
-        copied = walked.with_modules(stage.modules)
+    def forward(sandbox: Sandbox) -> list[Tensor]:
+        copied = walked.with_modules(sandbox.modules)
         set_mode(copied.states, graph.training)
         _forget_results(copied)
-        stage.replaces = True
-        apply_edits(copied, stage, edits, lambda edit, _: slice_of(edit), values)
+        sandbox.replaces = True
+        apply_edits(copied, sandbox, edits, lambda edit, _: slice_of(edit), values)
         by_step = DecomposedLayers() if graph.traced_on == REAL else AttentionSlowPath()  # as it was traced
         ends = OperatorLimit(graph) if graph.traced_on == REAL else nullcontext()
         around_it = nullcontext() if around is None else around(copied)
         cast_as = ForceDtype(dtype)
         # recurrent layers come whole to the innermost mode, as at the trace
         with torch.set_grad_enabled(graph.gradients), by_step, ends, around_it, cast_as, WholeRecurrentLayers(cast_as):
-            return [tensor for _, tensor in tensors(call_model(stage.model, args, kwargs))]
+            return [tensor for _, tensor in tensors(call_model(sandbox.model, args, kwargs))]
 
     return run_isolated(walked.modules, (), forward, UNREGISTERED, SEED if graph.seed is None else graph.seed)
 

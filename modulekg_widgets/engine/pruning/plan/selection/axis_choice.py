@@ -2,7 +2,7 @@
 
 `AxisChoice` resolves `only`, `keep` and keys of `per_axis`, which may be names of axes, modules,
 parameters, wildcards, classes or objects. `independent` selects axes of which no two multiply the
-same dimension, such as heads and head size; `granularity` decides which of them come first. `steps`
+same dimension, such as heads and head size; `granularity` decides which of them come first. `multiples`
 converts `round_to` into multiples of indices for each axis.
 """
 
@@ -266,16 +266,16 @@ class AxisChoice:
 
     # ------------------------------------------------------------- rounding
 
-    def steps(self, chosen: Iterable[Axis], round_to: int | None) -> dict[Term, int]:
+    def multiples(self, chosen: Iterable[Axis], round_to: int | None) -> dict[Term, int]:
         """The multiple for the count of each axis, so that whole dimensions are multiples of `round_to`."""
         if round_to is None:
             return {}
-        steps = {axis.term: 1 for axis in chosen}
+        multiples = {axis.term: 1 for axis in chosen}
         for term in self._terms():
             for atom, times in _position_counts(term):
-                if atom in steps:
-                    steps[atom] = math.lcm(steps[atom], round_to // math.gcd(round_to, times))
-        return steps
+                if atom in multiples:
+                    multiples[atom] = math.lcm(multiples[atom], round_to // math.gcd(round_to, times))
+        return multiples
 
 
 HEAD_PART_ROLES = {"head_dim", "rot", "pair"}  # what a head is made of

@@ -1,4 +1,4 @@
-"""Counts of remaining indices: by ratio, for each axis or ranked together, within steps and limits."""
+"""Counts of remaining indices: by ratio, for each axis or ranked together, within limits and rounded to multiples."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def removed_count(size: int, ratio: float) -> int:
     return min(size - 1, math.floor(size * ratio + 1e-9))
 
 
-def round_up(count: int, size: int, step: int) -> int:
-    """The next multiple of `step`, or all."""
-    return min(size, -(-count // step) * step)
+def round_count(count: int, size: int, round_to: int) -> int:
+    """The next multiple of `round_to`, or all."""
+    return min(size, -(-count // round_to) * round_to)
 
 
 class Counts:
     """The possible counts of remaining indices of some axes, and the counts for a ratio.
 
     `scores`: of every axis, comparable with one another unless the scope is "local"; `is_fair`: no axis may lose much
-    more than others; `paces`: for a target, the powers to which axes keep what a ratio leaves where the scope is
-    "local", else all lose the same share; `proportions`: which lose the same in any case, within `steps` and `limits`
-    that know of it. Arrays go by the places of `chosen`.
+    more than others; `exponents`: for a target, the powers to which axes keep what a ratio leaves where the scope is
+    "local", else all lose the same share; `proportions`: which lose the same in any case. `multiples` of the counts, as
+    `round_to` asks for them, and `limits` know of that. Arrays go by the places of `chosen`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Counts:
         chosen: Sequence[Axis],
         scores: Scores,
         scope: str = LOCAL,
-        steps: Mapping[Term, int] | None = None,
+        multiples: Mapping[Term, int] | None = None,
         limits: Limits | None = None,
         is_fair: bool = True,
         exponents: Floats | None = None,
@@ -58,10 +58,10 @@ class Counts:
         self.chosen = list(chosen)
         self.scores = [scores[term] for term in terms] if scope != LOCAL else []
         self.sizes: Ints = np.array([axis.size for axis in chosen], dtype=np.int64)
-        self.steps: Ints = np.array([(steps or {}).get(term, 1) for term in terms], dtype=np.int64)
+        self.multiples: Ints = np.array([(multiples or {}).get(term, 1) for term in terms], dtype=np.int64)
         self._floors: Ints = np.array([limits.minimum.get(term, 0) for term in terms], dtype=np.int64)
         most = np.array([limits.maximum.get(term, term.size) for term in terms], dtype=np.int64)
-        self.maximum: Ints = np.where(most < self.sizes, most // self.steps * self.steps, self.sizes)
+        self.maximum: Ints = np.where(most < self.sizes, most // self.multiples * self.multiples, self.sizes)
         self._is_local = scope == LOCAL
         self._weak: Ints = np.array([_weak_count(own) for own in self.scores], dtype=np.int64)
         self._ranked = [self._ranking(group) for group in self._groups(scope)]
@@ -82,15 +82,15 @@ class Counts:
         return self.allowed(stay, ratio)
 
     def allowed(self, stay: Ints, ratio: float = 0.0) -> Ints:
-        """The next counts that steps and limits allow."""
-        wanted = np.maximum(self.group_arrays.round_up(stay), self.minimum(ratio))
-        return np.minimum(self._round_up(wanted), self.maximum)
+        """The next counts that are multiples and within limits."""
+        wanted = np.maximum(self.group_arrays.whole_units(stay), self.minimum(ratio))
+        return np.minimum(self._round_to_multiples(wanted), self.maximum)
 
     def minimum(self, ratio: float = 0.0) -> Ints:
         """The minimum counts when this share of all indices is removed."""
         usual = 1 if self._is_local else self._ranked_minimum(ratio)
         least = np.where(self._floors > 0, self._floors, np.maximum(usual, 1)).astype(np.int64)
-        return np.minimum(self._round_up(self.group_arrays.at_least(least)), self.maximum)
+        return np.minimum(self._round_to_multiples(self.group_arrays.at_least(least)), self.maximum)
 
     def _group_tilt(self, tilt: Floats | float) -> Floats | float:
         """The tilt, averaged over axes that are tied."""
@@ -111,13 +111,13 @@ class Counts:
 
     def next_above(self, count: int, at: int) -> int:
         """The next larger count of an axis, or the same."""
-        step = int(self.steps[at])
-        return int(min((count // step + 1) * step, self.maximum[at]))
+        round_to = int(self.multiples[at])
+        return int(min((count // round_to + 1) * round_to, self.maximum[at]))
 
     def next_below(self, count: int, at: int, least: int) -> int:
         """The next smaller count of an axis that is at least `least`, or the same."""
-        step = int(self.steps[at])
-        fewer = (-(-count // step) - 1) * step
+        round_to = int(self.multiples[at])
+        fewer = (-(-count // round_to) - 1) * round_to
         return fewer if fewer >= least else count
 
     def minimum_with(self, stay: Ints) -> Ints:
@@ -125,8 +125,8 @@ class Counts:
         whole = int(self.sizes.sum())
         return self.minimum(1 - int(stay.sum()) / whole if whole else 0.0)
 
-    def _round_up(self, stay: Ints) -> Ints:
-        return np.minimum(self.sizes, -(-stay // self.steps) * self.steps)
+    def _round_to_multiples(self, stay: Ints) -> Ints:
+        return np.minimum(self.sizes, -(-stay // self.multiples) * self.multiples)
 
     # -------------------------------------------------------- common rankings
 
@@ -191,7 +191,7 @@ class GroupArrays:
             return values
         return (np.bincount(self._group, values) / np.bincount(self._group))[self._group]
 
-    def round_up(self, stay: Ints) -> Ints:
+    def whole_units(self, stay: Ints) -> Ints:
         """The counts rounded up to whole units of each group."""
         if not self._has_groups:
             return stay

@@ -36,7 +36,9 @@ class Limits:
                 limit = f"{least} at least must stay: {self.code_minimums[axis.term].reason}"
             raise CutError(f"{what} leaves {count} of the {axis.size} indices of {printable(axis.name)}, and {limit}")
 
-    def of_groups(self, proportions: Proportions, steps: Mapping[Term, int], name_of: Callable[[Term], str]) -> Limits:
+    def of_groups(
+        self, proportions: Proportions, multiples: Mapping[Term, int], name_of: Callable[[Term], str]
+    ) -> Limits:
         """The limits of each axis when its whole group meets these.
 
         Raises `CutError` where the limits of two axes of a group exclude each other.
@@ -45,10 +47,10 @@ class Limits:
         for group in proportions.groups:
             low = [-(-self.minimum[term] // group.unit(term)) for term in group.terms if term in self.minimum]
             high = [self.maximum[term] // group.unit(term) for term in group.terms if term in self.maximum]
-            step = max(steps.get(group.terms[0], 1) // group.unit(group.terms[0]), 1)
-            lowest = min(-(-max(low, default=1) // step) * step, group.size)
+            round_to = max(multiples.get(group.terms[0], 1) // group.unit(group.terms[0]), 1)
+            lowest = min(-(-max(low, default=1) // round_to) * round_to, group.size)
             highest = min(high, default=group.size)
-            if lowest > (highest if highest >= group.size else highest // step * step):
+            if lowest > (highest if highest >= group.size else highest // round_to * round_to):
                 names = ", ".join(printable(name_of(term)) for term in group.terms[:3])
                 raise CutError(
                     f"{names} go together: of {group.size}, floor asks for {lowest} at least and ceiling for "
@@ -66,11 +68,11 @@ def limits_of(
     ceiling: Limit | None,
     able: Iterable[Axis],
     named: Callable[[object], list[Axis]],
-    steps: Mapping[Term, int],
+    multiples: Mapping[Term, int],
 ) -> Limits:
     """The limits of the axes that a plan may cut.
 
-    `named`: the axes behind a key. `steps`: what the numbers of indices are multiples of. Raises `CutError` for limits
+    `named`: the axes behind a key. `multiples`: of which numbers the counts are multiples. Raises `CutError` for limits
     that exclude each other or name an axis that the plan does not cut, and what `named` raises.
     """
     every = {axis.term: axis for axis in able}
@@ -80,15 +82,15 @@ def limits_of(
     least.update((term, known.count) for term, known in taken.items())
     most = _limits_by_axis("ceiling", ceiling, every, named)
     for term, count in most.items():
-        axis, step = every[term], steps.get(term, 1)
-        lower = min(axis.size, -(-least.get(term, 1) // step) * step)
-        upper = axis.size if count >= axis.size else count // step * step
+        axis, round_to = every[term], multiples.get(term, 1)
+        lower = min(axis.size, -(-least.get(term, 1) // round_to) * round_to)
+        upper = axis.size if count >= axis.size else count // round_to * round_to
         if lower > upper:
-            multiples = f", in multiples of {step} for round_to" if step > 1 else ""
+            rounding = f", in multiples of {round_to} for round_to" if round_to > 1 else ""
             low = f"floor asks for {least[term]} at least" if term in least else "one stays at least"
             low = f"{least[term]} at least must stay ({taken[term].reason})" if term in taken else low
             raise CutError(
-                f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{multiples}"
+                f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{rounding}"
             )
     return Limits(least, most, taken)
 

@@ -143,7 +143,7 @@ class ConfigConstraints:
 
     pinned: Mapping[Term, str] = field(default_factory=dict)
     ties: tuple[tuple[Term, ...], ...] = ()
-    steps: Mapping[Term, int] = field(default_factory=dict)
+    multiples: Mapping[Term, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -24,7 +24,7 @@ LOCAL, GLOBAL = "local", "global"
 SCOPES = (LOCAL, GLOBAL, "isomorphic")
 FREE, UNIFORM = "free", "uniform"
 TARGETS = ("params", "flops", "matmul_flops", "macs", "bytes")
-MAX_STEP = 2**31  # of sizes
+MAX_ROUND_TO = 2**31  # of sizes
 LATENCY = "latency"  # a target as well, which is measured and not counted
 
 
@@ -105,9 +105,9 @@ def check_request(graph: object, request: Request) -> None:
         raise CutError(
             f"per_axis={printable(repr(request.per_axis))}: give shares or indices by axis, as {{'layer1.conv1': 0.5}}"
         )
-    step = request.round_to
-    if step is not None and not (isinstance(step, int) and 1 <= step <= MAX_STEP):
-        raise CutError(f"round_to={printable(repr(step))}: give the multiple that sizes shall have, as 8")
+    round_to = request.round_to
+    if round_to is not None and not (isinstance(round_to, int) and 1 <= round_to <= MAX_ROUND_TO):
+        raise CutError(f"round_to={printable(repr(round_to))}: give the multiple that sizes shall have, as 8")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     check_target(request.target, (*TARGETS, LATENCY))

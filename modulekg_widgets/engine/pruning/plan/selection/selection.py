@@ -66,18 +66,18 @@ class Proportions:
         """The groups that consist of these axes only."""
         return Proportions(tuple(group for group in self.groups if all(term in terms for term in group.terms)))
 
-    def steps(self, steps: Mapping[Term, int]) -> dict[Term, int]:
-        """The multiples of the counts when those of single axes are `steps`."""
-        found = dict(steps)
+    def multiples(self, multiples: Mapping[Term, int]) -> dict[Term, int]:
+        """The multiples of the counts when those of single axes are `multiples`."""
+        found = dict(multiples)
         for group in self.groups:
-            units = [_smallest_multiple(steps.get(term, 1), group.unit(term)) for term in group.terms]
+            units = [_smallest_multiple(multiples.get(term, 1), group.unit(term)) for term in group.terms]
             found.update({term: math.lcm(*units) * group.unit(term) for term in group.terms})
         return found
 
 
-def _smallest_multiple(step: int, unit: int) -> int:
-    """The smallest multiple of `unit`, in units, that is a multiple of `step`."""
-    return step // math.gcd(step, unit)
+def _smallest_multiple(round_to: int, unit: int) -> int:
+    """The smallest multiple of `unit`, in units, that is a multiple of `round_to`."""
+    return round_to // math.gcd(round_to, unit)
 
 
 NO_PROPORTIONS = Proportions()
@@ -90,7 +90,7 @@ class Selection:
     orders: Mapping[Term, Ints]  # the indices of each axis that may be cut, the first to go first
     counts: Mapping[Term, int]  # how many stay
     minimum: Mapping[Term, int] = field(default_factory=dict)  # how many must stay, where the user names those that go
-    steps: Mapping[Term, int] = field(default_factory=dict)  # what the counts are multiples of, unless all stay
+    multiples: Mapping[Term, int] = field(default_factory=dict)  # what the counts are multiples of, unless all stay
     pinned: Mapping[Term, str] = field(default_factory=dict)  # axes that had to stay whole, and why
     proportions: Proportions = NO_PROPORTIONS  # axes that lose the same share
 

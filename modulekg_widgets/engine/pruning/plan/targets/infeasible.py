@@ -144,11 +144,11 @@ def latency_miss_notes(request: Request, wanted: float, pair: tuple[float, float
     ]
 
 
-def rounding_notes(request: Request, step: int) -> list[str]:
+def rounding_notes(request: Request, round_to: int) -> list[str]:
     """The note for a plan with sizes rounded for speed."""
-    if step == (request.round_to or 1):
+    if round_to == (request.round_to or 1):
         return []
-    return [f"the sizes left are multiples of {step}: measured, such cuts take less time for what they leave here"]
+    return [f"the sizes left are multiples of {round_to}: measured, such cuts take less time for what they leave here"]
 
 
 def _latency_text(pair: tuple[float, float]) -> str:

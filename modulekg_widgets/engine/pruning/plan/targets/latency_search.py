@@ -9,10 +9,10 @@ from typing import NamedTuple
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
 from modulekg_widgets.engine.pruning.plan.targets.target_solution import TargetSolution
 
-STEPS = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
-MAX_CUTS = 8  # that are measured beyond the first of each step
+MULTIPLES = (1, 8, 16, 32)  # of sizes: registers and tiles have powers of two
+MAX_CUTS = 8  # that are measured beyond the first of each of these
 CLOSE_ENOUGH = 0.02  # of the wanted share: not worth another cut
-COARSE_TOLERANCE = 0.05  # of the wanted share: what is further off is so by the steps of sizes
+COARSE_TOLERANCE = 0.05  # of the wanted share: what is further off is so by the rounding of sizes
 SIGNIFICANT_DIFFERENCE = 0.03  # of the time: a difference that is more than chance
 BRACKET_MARGIN = 0.15  # of what lies between a cut that is too quick and one that is too slow
 MIN_SLOPE = 0.5  # of what a cut leaves: so far below it goes the next one
@@ -31,10 +31,10 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredCut:
-    """A measured cut; its sizes are multiples of `step`."""
+    """A measured cut; its sizes are multiples of `round_to`."""
 
     proposal: Proposal
-    step: int
+    round_to: int
     comparison: LatencyComparison
     is_confirmed: bool = False
 
@@ -46,8 +46,8 @@ class MeasuredCut:
 class LatencySearch:
     """Measures cuts until one leaves the wanted share of the latency.
 
-    `propose` gives a cut for an estimated share and a step, or None where no cut has such steps; `measure` runs it
-    beside the model, the more exactly the second time.
+    `propose` gives a cut for an estimated share with sizes in multiples of a number, or None where there is none;
+    `measure` runs it beside the model, the more exactly the second time.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class LatencySearch:
         wanted: float,
         propose: Callable[[float, int], Proposal | None],
         measure: Callable[[TargetSolution, bool], LatencyComparison],
-        steps: Sequence[int],
+        multiples: Sequence[int],
     ) -> None:
         self.wanted = wanted
         self._propose = propose
         self._measure = measure
-        self._steps = steps
+        self._multiples = multiples
 
     def run(self) -> MeasuredCut | None:
         """The nearest cut among those measured twice; None if there is none."""
-        firsts = [each for step in self._steps if (each := self._measure_at(self.wanted, step)) is not None]
+        firsts = [each for round_to in self._multiples if (each := self._measure_at(self.wanted, round_to)) is not None]
         if not firsts:
             return None
-        chosen = self._preferred_step(firsts)
+        chosen = self._preferred_rounding(firsts)
         best = self._nearest(chosen)
         for first in firsts:
             if (
                 self._relative_error(best) > COARSE_TOLERANCE and first is not chosen
-            ):  # the steps were too large, or fell on slow sizes
+            ):  # the rounding was too coarse, or fell on slow sizes
                 best = min(best, self._nearest(first), key=self._relative_error)
         return best
 
-    def _preferred_step(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
-        """The smallest step whose cut is not clearly slower than others."""
+    def _preferred_rounding(self, firsts: Sequence[MeasuredCut]) -> MeasuredCut:
+        """The cut with the smallest rounding that is not clearly slower than others."""
 
         def aside(each: MeasuredCut) -> float:
             return each.proposal.estimate - self.wanted
@@ -87,17 +87,17 @@ class LatencySearch:
         return next(each for each in close if each.share - aside(each) <= quickest * (1 + SIGNIFICANT_DIFFERENCE))
 
     def _nearest(self, first: MeasuredCut) -> MeasuredCut:
-        """The nearest cut of one step."""
+        """The nearest cut of one rounding."""
         tried = [first]
         for _ in range(MAX_CUTS):
             best = min(tried, key=self._relative_error)
             if self._relative_error(best) > CLOSE_ENOUGH:
-                another = self._measure_at(self._next_share(tried), best.step)
+                another = self._measure_at(self._next_share(tried), best.round_to)
                 same = [each for each in tried if another is not None and _has_same_counts(another, each)]
                 if another is not None and not same:
                     tried.append(another)
                     continue
-                best = next(iter(same), best)  # steps come no nearer, if it was measured well
+                best = next(iter(same), best)  # the rounding comes no nearer, if it was measured well
                 if best.is_confirmed:
                     best = self._least_expected(tried) or best
             if best.is_confirmed:
@@ -116,9 +116,9 @@ class LatencySearch:
         off = candidate.share / self.wanted - 1
         return max(off, 0.0) if candidate.proposal.is_bounded else abs(off)
 
-    def _measure_at(self, goal: float, step: int) -> MeasuredCut | None:
-        proposal = self._propose(goal, step)
-        return None if proposal is None else MeasuredCut(proposal, step, self._measure(proposal.solution, False))
+    def _measure_at(self, goal: float, round_to: int) -> MeasuredCut | None:
+        proposal = self._propose(goal, round_to)
+        return None if proposal is None else MeasuredCut(proposal, round_to, self._measure(proposal.solution, False))
 
     def _confirm(self, candidate: MeasuredCut) -> MeasuredCut:
         more = self._measure(candidate.proposal.solution, True)

@@ -1,6 +1,6 @@
 """Solves for a plan with target sizes: search on formulas, dry run, and search again with the corrections.
 
-Each round asks `size_search` for counts, dry-runs and corrects them (`repair`), and adds the corrections
+Each round asks `size_search` for counts, dry-runs and corrects them (`repair_loop`), and adds the corrections
 to the search. The nearest candidate is verified at the end. Several goals are met together if possible;
 otherwise they are budgets, and the tightest one is met. `infeasible` words the errors if no candidate
 comes near.
@@ -18,7 +18,7 @@ from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.profiling.timing import LatencyComparison
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import ATTRIBUTE, PlanCandidate
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
+from modulekg_widgets.engine.pruning.plan.corrections.constraint_solver import solve_constraints
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import DryRunResult
 from modulekg_widgets.engine.pruning.plan.selection.counts import Floats, Ints
 from modulekg_widgets.engine.pruning.plan.selection.request import LATENCY
@@ -217,7 +217,7 @@ class TargetSolver:
         whole = {term: term.size for term in pinned if term in selection.counts}
         begun = replace(selection, counts={**selection.counts, **whole}, pinned=pinned)
         constraints = (*known.constraints, *known.shared_constraints)
-        settled = solve(begun, constraints, begun.counts) if constraints else begun
+        settled = solve_constraints(begun, constraints, begun.counts) if constraints else begun
         return replace(known, selection=settled or begun, wanted=begun.counts)
 
     def _context(self, known: PlanCandidate | None) -> SearchContext:
@@ -279,23 +279,23 @@ def _correction_count(known: PlanCandidate | None) -> int:
 class LatencyTarget:
     """Finds the cut for a target that includes milliseconds.
 
-    `solver_for` solves for goals in multiples of a step, `explain` says why it cannot; `measure` times a candidate,
-    the more exactly the second time. `formula` has the milliseconds of the uncut modules, which are taken to go down as
-    their FLOPs.
+    `solver_for` solves for goals with sizes in multiples of a number, `explain` says why it cannot; `measure` times a
+    candidate, the more exactly the second time. `formula` has the milliseconds of the uncut modules, which are taken to
+    go down as their FLOPs.
     """
 
     def __init__(
         self,
         formula: SizeModel,
         goals: Floats,
-        steps: Sequence[int],
+        multiples: Sequence[int],
         solver_for: Callable[[int, Floats], TargetSolver],
         explain: Callable[[int, Floats, TargetSolver, TargetSolution | None], CutError],
         measure: Callable[[PlanCandidate, bool], LatencyComparison],
     ) -> None:
         self.formula = formula
         self.goals = goals
-        self.steps = steps
+        self.multiples = multiples
         self.solver_for = solver_for
         self.explain = explain
         self.measure = measure
@@ -305,7 +305,7 @@ class LatencyTarget:
 
     def solve(self) -> MeasuredCut:
         """The nearest cut; raises `CutError` if none is near, or none is faster than the model."""
-        found = LatencySearch(self.wanted, self._propose, self._measure, self.steps).run()
+        found = LatencySearch(self.wanted, self._propose, self._measure, self.multiples).run()
         if found is None:
             assert self._infeasible_error is not None
             raise self._infeasible_error()
@@ -318,17 +318,17 @@ class LatencyTarget:
     def _measure(self, solution: TargetSolution, thorough: bool) -> LatencyComparison:
         return self.measure(solution.candidate, thorough)
 
-    def _propose(self, share: float, step: int) -> Proposal | None:
+    def _propose(self, share: float, round_to: int) -> Proposal | None:
         """The cut for an estimated share, or the smallest one; None if there is none."""
-        found = self._solve(share * float(self.formula.before[self.at]), step)
+        found = self._solve(share * float(self.formula.before[self.at]), round_to)
         if found is None:
             return None
         return Proposal(found, float(found.sizes[self.at] / self.formula.before[self.at]), found.has_slack(self.at))
 
-    def _solve(self, estimate: float, step: int, is_least: bool = False) -> TargetSolution | None:
+    def _solve(self, estimate: float, round_to: int, is_least: bool = False) -> TargetSolution | None:
         goals = self.goals.copy()
         goals[self.at] = estimate
-        solver = self.solver_for(step, goals)
+        solver = self.solver_for(round_to, goals)
         found = solver.solve()
         if found is not None and found.gaps.min() >= -TOLERANCE:
             return found
@@ -336,10 +336,10 @@ class LatencyTarget:
             least = solver.smallest()
             if least is not None:
                 return self._solve(
-                    float(least.sizes[self.at] + TOLERANCE * self.formula.before[self.at] / 2), step, True
+                    float(least.sizes[self.at] + TOLERANCE * self.formula.before[self.at] / 2), round_to, True
                 )
-        # why, is asked where no step does: it takes other plans to tell
-        self._infeasible_error = self._infeasible_error or (lambda: self.explain(step, goals, solver, found))
+        # why, is asked where no rounding does: it takes other plans to tell
+        self._infeasible_error = self._infeasible_error or (lambda: self.explain(round_to, goals, solver, found))
         return None
 
 

@@ -6,7 +6,7 @@ import { GraphStore } from "../shared/model/graph_store";
 import { LayoutClient } from "../layout/client";
 import type { LayoutResult } from "../layout/types";
 import type { Scene } from "./scene/scene";
-import { LayoutRequestBuilder } from "./graph_view";
+import { SceneLayout } from "./graph_view";
 
 const canvas = (clientWidth: number, clientHeight: number) => ({ clientWidth, clientHeight }) as HTMLElement;
 
@@ -15,19 +15,19 @@ function drawing(width = 760, height = 600) {
   const h = new Hierarchy(resnet());
   const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
   const layouts = new LayoutClient();
-  const scenery = new LayoutRequestBuilder(h, store, measurer(), layouts, "hierarchy", false);
-  scenery.fill(canvas(width, height));
+  const sceneLayout = new SceneLayout(h, store, measurer(), layouts, "hierarchy", false);
+  sceneLayout.fill(canvas(width, height));
   const draw = () => {
-    const scene = scenery.scene();
-    const layout = layouts.runHere(scenery.request(scene));
-    scenery.remember(scene, layout);
+    const scene = sceneLayout.scene();
+    const layout = layouts.runHere(sceneLayout.request(scene));
+    sceneLayout.remember(scene, layout);
     return { scene, layout };
   };
   const toggle = (path: string) => {
     const open = store.get("expanded");
     store.set("expanded", open.includes(path) ? open.filter(other => other !== path) : [...open, path]);
   };
-  return { scenery, store, draw, toggle };
+  return { sceneLayout, store, draw, toggle };
 }
 
 const rowsOf = ({ scene, layout }: { scene: Scene; layout: LayoutResult }) =>
@@ -35,15 +35,15 @@ const rowsOf = ({ scene, layout }: { scene: Scene; layout: LayoutResult }) =>
 
 describe("Scenery", () => {
   it("asks for the rows of the drawing before, by what began them", () => {
-    const { scenery, draw, toggle } = drawing();
-    expect(scenery.request(scenery.scene()).groups.every(({ rows }) => rows === undefined)).toBe(true);
+    const { sceneLayout, draw, toggle } = drawing();
+    expect(sceneLayout.request(sceneLayout.scene()).groups.every(({ rows }) => rows === undefined)).toBe(true);
     const rows = rowsOf(draw());
     expect(rows.length).toBeGreaterThan(1);
     toggle("layer4.1");
-    const scene = scenery.scene();
-    const { groups } = scenery.request(scene);
+    const scene = sceneLayout.scene();
+    const { groups } = sceneLayout.request(scene);
     expect(groups[groups.length - 1].rows?.map(place => scene.nodes[place].id)).toEqual(rows);
-    expect(scenery.isLikeBefore).toBe(true);
+    expect(sceneLayout.isLikeBefore).toBe(true);
     expect(rowsOf(draw())).toEqual(rows);
   });
 
@@ -57,18 +57,18 @@ describe("Scenery", () => {
   });
 
   it("asks for rows of any kind on a canvas of another size, and when it is told to forget them", () => {
-    const { scenery, draw } = drawing();
+    const { sceneLayout, draw } = drawing();
     draw();
-    scenery.fill(canvas(765, 600)); // a scroll bar
-    scenery.request(scenery.scene());
-    expect(scenery.isLikeBefore).toBe(true);
-    scenery.forget();
-    scenery.request(scenery.scene());
-    expect(scenery.isLikeBefore).toBe(false);
+    sceneLayout.fill(canvas(765, 600)); // a scroll bar
+    sceneLayout.request(sceneLayout.scene());
+    expect(sceneLayout.isLikeBefore).toBe(true);
+    sceneLayout.forget();
+    sceneLayout.request(sceneLayout.scene());
+    expect(sceneLayout.isLikeBefore).toBe(false);
     draw();
-    scenery.fill(canvas(1200, 600));
-    scenery.request(scenery.scene());
-    expect(scenery.isLikeBefore).toBe(false);
+    sceneLayout.fill(canvas(1200, 600));
+    sceneLayout.request(sceneLayout.scene());
+    expect(sceneLayout.isLikeBefore).toBe(false);
   });
 
   it("opens at first what modules ran in, and leaves closed what called none of its own", () => {
@@ -86,9 +86,9 @@ describe("Scenery", () => {
     flow.steps.call = [1, 3];
     const store = new GraphStore({ openToFit: true });
     const h = new Hierarchy({ ...payloadOf(net), traced: true, flow });
-    const scenery = new LayoutRequestBuilder(h, store, measurer(), new LayoutClient(), "hierarchy", false);
-    scenery.fill(canvas(760, 600));
-    scenery.openToFit();
+    const sceneLayout = new SceneLayout(h, store, measurer(), new LayoutClient(), "hierarchy", false);
+    sceneLayout.fill(canvas(760, 600));
+    sceneLayout.openToFit();
     expect(store.get("expanded")).toEqual(["mlp"]);
   });
 });

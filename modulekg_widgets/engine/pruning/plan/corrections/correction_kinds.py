@@ -1,4 +1,4 @@
-"""Corrections of a candidate plan: an attribute follows a size, sizes are tied, or axes stay whole.
+"""The kinds of correction: an attribute follows a size, sizes are tied, or axes stay whole.
 
 Each makes a new candidate, with a change that says what was corrected and which line of code asked for it.
 """
@@ -19,8 +19,8 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import (
     Change,
     PlanCandidate,
 )
+from modulekg_widgets.engine.pruning.plan.corrections.constraint_solver import solve_constraints
 from modulekg_widgets.engine.pruning.plan.corrections.dim_locations import dim_at, locate_dim
-from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import solve
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 from modulekg_widgets.engine.pruning.plan.selection.shared_size import shared_size_names
 from modulekg_widgets.engine.pruning.plan.selection.size_attributes import Attribute
@@ -50,7 +50,9 @@ class Corrections:
         )
         selection = candidate.selection
         if any(selection.size(constraint.right or term) != selection.size(term) for constraint in shared):
-            found = solve(selection, (*candidate.constraints, *candidate.shared_constraints, *shared), candidate.wanted)
+            found = solve_constraints(
+                selection, (*candidate.constraints, *candidate.shared_constraints, *shared), candidate.wanted
+            )
             if found is None:
                 return None
             selection = found
@@ -109,7 +111,7 @@ class Corrections:
         selection = candidate.selection
         if not constraint.is_met(selection):
             every = (*candidate.constraints, *candidate.shared_constraints, constraint)
-            found = solve(selection, every, candidate.wanted, fixed)
+            found = solve_constraints(selection, every, candidate.wanted, fixed)
             if found is None:
                 return None
             selection = found

@@ -1,4 +1,4 @@
-// The initial expansion of a graph, or of two that are compared: as much as fits the canvas with legible titles.
+// The expansion of a graph, or of two that are compared, when they are first shown: as much as fits the canvas legibly.
 
 import type { LayoutResult, Size } from "../layout/types";
 import type { Hierarchy } from "../shared/model/hierarchy";
@@ -25,7 +25,7 @@ interface Expansion {
  * `layoutOf`: of a drawing with these paths open, undefined where there is too much to lay out at once; `isWorth`: whether
  * a container may be opened.
  */
-export function initialExpansion(
+export function fittedExpansion(
   h: Hierarchy,
   focus: number,
   kept: readonly string[],
@@ -93,7 +93,7 @@ export function comparedExpansion(
     const request = { sizes: scene.nodes.map(node => node.size), groups: scene.groups, room: size };
     return scene.nodes.length > MAX_CARDS ? undefined : layouts.runHere(request);
   };
-  const { expanded } = initialExpansion(
+  const { expanded } = fittedExpansion(
     left.h,
     0,
     [],

@@ -1,4 +1,4 @@
-"""Size constraints as linear equations over the counts of axes, solved by integer programming."""
+"""Solver of size constraints: the nearest counts of axes that meet linear equations, by integer programming."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def linear_size(term: Term, selection: Selection) -> LinearForm:
     return constant * others, {atom: times * others for atom, times in counts.items()}
 
 
-def solve(
+def solve_constraints(
     selection: Selection, constraints: Sequence[SizeConstraint], wanted: Mapping[Term, int], fixed: Container[Term] = ()
 ) -> Selection | None:
     """The nearest selection that meets all constraints; None if there is none.
@@ -74,8 +74,8 @@ def _nearest_counts(
 ) -> list[int] | None:
     """The nearest counts that satisfy the rows, by a mixed-integer linear program.
 
-    A mixed-integer linear programme. Its variables are how many steps of each axis stay, whether what is left of the
-    size beyond the last whole step stays too, and how far each count lies from what is wanted, relative to its size.
+    Its variables are how many multiples of `round_to` stay of each axis, whether what is left of the size beyond the
+    last whole one stays too, and how far each count lies from what is wanted, relative to its size.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # a third of a second, which no first picture waits for
 
@@ -88,17 +88,17 @@ def _nearest_counts(
     values = np.array([value for _, value in rows], dtype=float)
     goal = np.asarray(wanted, dtype=float)
     sizes = np.array([atom.size for atom in atoms], dtype=float)
-    steps = np.array([selection.steps.get(atom, 1) for atom in atoms], dtype=float)
+    multiples = np.array([selection.multiples.get(atom, 1) for atom in atoms], dtype=float)
     least = np.array([selection.minimum.get(atom, 1) for atom in atoms], dtype=float)
-    most, rest = np.divmod(sizes, steps)
+    most, rest = np.divmod(sizes, multiples)
     identity, nothing = np.eye(count), np.zeros((count, count))
-    counted = np.hstack([np.diag(steps), np.diag(rest)])  # from the variables to the counts
+    counted = np.hstack([np.diag(multiples), np.diag(rest)])  # from the variables to the counts
     limits: Any = [  # SciPy's annotations know single numbers only
         (np.hstack([equal @ counted, np.zeros((len(rows), count))]), values, values),
         (np.hstack([counted, -identity]), -np.inf, goal),
         (np.hstack([counted, identity]), goal, np.inf),
         (np.hstack([counted, nothing]), least, sizes),
-        (np.hstack([identity, -np.diag(most), nothing]), 0, np.inf),  # the rest stays where all steps do
+        (np.hstack([identity, -np.diag(most), nothing]), 0, np.inf),  # the rest stays where all multiples do
     ]
     bounds: Any = (np.zeros(3 * count), np.concatenate([most, rest > 0, np.full(count, np.inf)]))
     found = milp(

@@ -1,9 +1,9 @@
-"""Corrects a candidate plan until it runs and is verified.
+"""The loop that dry-runs and corrects a candidate plan until it runs, and then verifies it.
 
 Code can fix sizes beyond the data flow: `view(-1, 8, 64)`, or an attribute such as `hidden_size`. A dry
-run finds the first mismatch, `corrections` propose changes (an attribute follows a size, sizes are
-constrained, axes stay whole), and the first one that gets further is kept; `correction_cache` repeats it
-in similar modules. When the candidate runs, the cut model is compared with the masked original
+run finds the first mismatch, `correction_proposals` says which changes may help there (an attribute follows
+a size, sizes are tied, axes stay whole), and the first one that gets further is kept; `correction_cache`
+repeats it in similar modules. When the candidate runs, the cut model is compared with the masked original
 (`masked_reference`), as equal integers can be a coincidence. Axes that cannot be verified stay whole,
 unless the user named them.
 """
@@ -39,9 +39,9 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import (
 )
 from modulekg_widgets.engine.pruning.plan.corrections.compile_edits import EditCompiler
 from modulekg_widgets.engine.pruning.plan.corrections.correction_cache import CorrectionCache
-from modulekg_widgets.engine.pruning.plan.corrections.corrections import Corrections
-from modulekg_widgets.engine.pruning.plan.corrections.proposals import CorrectionProposals
-from modulekg_widgets.engine.pruning.plan.corrections.size_conflict import SizeConflict
+from modulekg_widgets.engine.pruning.plan.corrections.correction_kinds import Corrections
+from modulekg_widgets.engine.pruning.plan.corrections.correction_proposals import CorrectionProposals
+from modulekg_widgets.engine.pruning.plan.corrections.failed_dry_run import FailedDryRun
 from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import (
     DryRunResult,
     Mismatch,
@@ -362,12 +362,12 @@ class Repair:
         if near is not None and self.dry_run(candidate, near).mismatch != mismatch:
             # what is not run again had written into the model, or its result is known by value
             self.rerun_ranges.unreliable.add(mismatch.position)
-        conflict = SizeConflict(self.axes, candidate, mismatch)
-        for trial in itertools.chain(self.cache.candidates(conflict), self.proposals.candidates(conflict)):
+        failure = FailedDryRun(self.axes, candidate, mismatch)
+        for trial in itertools.chain(self.cache.candidates(failure), self.proposals.candidates(failure)):
             close = self.rerun_near(trial, mismatch.position)
             if not _is_further(close, mismatch):
                 continue
-            for option in self._narrowed_options(conflict, trial, close):
+            for option in self._narrowed_options(failure, trial, close):
                 # what ran whole already need not do so again
                 found = close if option is trial and close.is_complete else self.dry_run(option)
                 if _is_further(found, mismatch):
@@ -384,14 +384,14 @@ class Repair:
         )
 
     def _narrowed_options(
-        self, conflict: SizeConflict, trial: PlanCandidate, found: DryRunResult
+        self, failure: FailedDryRun, trial: PlanCandidate, found: DryRunResult
     ) -> Iterator[PlanCandidate]:
         """Variants of a helpful correction: fewest axes and everywhere first, then as it is."""
         fewest = trial
         if trial.changes[-1].kind == PINNED:
-            fewest = self.proposals.fewest_pinned(conflict, trial, found)
-        self.cache.add(conflict, fewest)
-        everywhere = self.cache.apply_everywhere(conflict, fewest)
+            fewest = self.proposals.fewest_pinned(failure, trial, found)
+        self.cache.add(failure, fewest)
+        everywhere = self.cache.apply_everywhere(failure, fewest)
         yield everywhere
         if everywhere is not fewest:
             yield fewest

@@ -1,23 +1,21 @@
-"""The place where a candidate's dry run stopped: the dimensions around it, and the constraints that they suggest."""
+"""A dry run that failed: the operator at which it stopped, and the dimensions and axes around that operator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
 
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.terms.algebra import Term, atoms, find
 from modulekg_widgets.engine.axes.terms.term_positions import adjacent_summands, subterms
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
-from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch, SizeRequest
-from modulekg_widgets.engine.pruning.plan.selection.selection import SizeConstraint
+from modulekg_widgets.engine.pruning.plan.dry_run.dry_run import Mismatch
 from modulekg_widgets.engine.tracing.dataflow import DataNode, ModuleNode
 
 
 @dataclass(frozen=True)
-class SizeConflict:
-    """A candidate, the operator at which its sizes do not fit, and what lies around that operator."""
+class FailedDryRun:
+    """A candidate, the operator at which its sizes do not fit, and the dimensions around that operator."""
 
     axes: Axes
     candidate: PlanCandidate
@@ -111,60 +109,3 @@ class SizeConflict:
 
     def _may_change(self, term: Term) -> bool:
         return bool(self.candidate.selection.free_atoms(term))
-
-
-def equal_parts(conflict: SizeConflict) -> Iterator[SizeConstraint]:
-    """Constraints that parts of one operator, such as halves, stay equal."""
-    operator = conflict.mismatch.operator
-    every = [conflict.axes.inference.dims(node) for node in (operator.outputs if operator is not None else [])]
-    for at in range(min(map(len, every), default=0)):
-        first, *others = [dims[at] for dims in every]
-        for other in others:
-            if first.size == other.size and find(first) is not find(other):
-                yield SizeConstraint(first, other)
-
-
-def constraint_candidates(conflict: SizeConflict) -> Iterator[SizeConstraint]:
-    """Constraints of a dimension to the size of a nearby one, or to the requested number, the likeliest first."""
-    selection, requests = conflict.candidate.selection, conflict.mismatch.requests
-    near = conflict.nearby_dims() if requests else conflict.module_dims()
-    for request in requests or _guessed_requests(conflict):
-        for other in near:
-            times, rest = divmod(other.size, max(request.term.size, 1))
-            fits = rest == 0 and selection.size(other) // times == request.asked
-            if fits and find(other) is not find(request.term) and selection.free_atoms(request.term):
-                yield SizeConstraint(request.term, other, times)
-    for request in requests:
-        yield from _divisibility_constraints(conflict, request, near)
-    for request in requests:
-        if selection.free_atoms(request.term):
-            yield SizeConstraint(request.term, None, request.asked)
-
-
-def _divisibility_constraints(
-    conflict: SizeConflict, request: SizeRequest, near: Sequence[Term]
-) -> Iterator[SizeConstraint]:
-    """Constraints for a requested quotient of sizes, as `width // heads`.
-
-    The dimension that this is asked of keeps its planned size.
-    """
-    size = conflict.candidate.selection.size
-    for part, whole in product(near, near):
-        was_so = part.size * request.term.size == whole.size and find(part) is not find(whole)
-        if was_so and size(whole) // max(size(part), 1) == request.asked:
-            yield SizeConstraint(part, whole, request.planned)
-
-
-def _guessed_requests(conflict: SizeConflict) -> list[SizeRequest]:
-    """Requests for equal sizes, if the requested size is unknown."""
-    operator, size = conflict.mismatch.operator, conflict.candidate.selection.size
-    near = conflict.module_dims()
-    found = []
-    for node in operator.outputs if operator is not None else ():
-        for term in conflict.axes.inference.dims(node):
-            for other in near:
-                if term.size > 1 and other.size % term.size == 0:
-                    asked = size(other) // (other.size // term.size)
-                    if asked != size(term):
-                        found.append(SizeRequest(term, size(term), asked))
-    return found

@@ -1,4 +1,4 @@
-"""Initial expansion of a model graph, and the nodes and edges that are visible then."""
+"""Expansion of a model graph where no canvas has been measured yet, and the nodes and edges that are visible then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_INITIAL_NODES = 25  # nodes
 MAX_DEPTH = 4  # levels; a chain of single children says little when it is opened to its end
 
 
-def initial_expansion(payload: Payload) -> list[int]:
+def static_expansion(payload: Payload) -> list[int]:
     """Returns the containers to expand, level by level, while at most 25 nodes are visible."""
     rows = visible_children(payload)
     opened: list[int] = []
