@@ -49,15 +49,15 @@ TORCH = _words("""
 # Jupyter, the web, files, formats and databases
 JUPYTER = _words("""
     answer archive arrowhead atomic board box byte catalog chart checkpoint child clear cli closure code colab color
-    coloring column comm comma command configured csacademy csv cytoscape dashboard database decode decoding demo
+    coloring column comm comma command configured csacademy csv cytoscape dashboard database decode demo
     deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
     exchange expanded expansion explorer export exporter extension folder format formatter front gc gexf graph
     graphml hash header heap heatmap hexdigest host html id importable importer indexing inline insert interrupted
     item json jsonld key keyword lab lapack library link linking listener load loader location logarithmic logged
     logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook
     object packable package packed packing palette panel parser paused persistent picture pill playback player plot
-    plugin png point polyline postgres prefixed preview printable process program property qualified question
-    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series server
+    plugin png point polyline prefixed preview printable process program property qualified question
+    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series
     session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version visible
     walk wandb warning widget wire workbench writer xml zip
 """)
@@ -86,7 +86,7 @@ TEXTBOOK = _words("""
     positional power predict prediction predictor prefix private producer product propagation proportion proposal
     protected provable prove proved pruned pseudo python quartile random range ranking ratio reach reachable
     rebinned recipe recompute recomputed record recorded recorder recording recursion reference refuted register
-    registration registry regressor regularization relabel relation relative repetition replay representative
+    registration registry regressor regularization relabel relative repetition replay representative
     reproducible request requirement rerun rescaled residual resolve restore result rewriting ridge role root
     rounding rule running sample sampled sampling saving scale schedule score scoring script search seed selected
     semantic sensitivity separable separation shift sibling similarity singular site slack sliding snapshot solution
@@ -104,7 +104,7 @@ PLAIN = _words("""
     before best between body broken build building by bypass called can cancelled captured change changed check
     checked checker choice close closest closing commit comparable compare compatibility compatible compensate
     complete contain contained continue conversion copied copy covering create current dangerous deactivate default
-    describe described detect differing direct disabled dispatched display distinct drawing dropped each edited
+    describe described detect differing direct disabled dispatched display distinct dropped each edited
     editing effective empty end escape evenly example exist existing expected explain explicit extend external
     failed failure fast feeding field filter final find finding first fix fixed for force foreign form frame from
     fullest get guard handle has have hidden hint hooked idle if import in inactive individual innermost inside

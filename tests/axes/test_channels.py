@@ -9,7 +9,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from axes.checks import frozen, proved, slices
-from modulekg_widgets.engine.axes.terms import index_buffers
+from modulekg_widgets.engine.axes.terms import index_semantics
 
 
 class C2f(nn.Module):
@@ -220,7 +220,7 @@ class RelativeBias(nn.Module):
 def test_an_index_that_is_longer_than_its_axis_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It picks something twice, whatever it holds: reading and sorting it took longer than all the rest."""
     graph = mk.trace(RelativeBias(), torch.randn(2, 9))
-    monkeypatch.setattr(index_buffers, "constant_value", lambda node: pytest.fail("the buffer is read"))
+    monkeypatch.setattr(index_semantics, "constant_value", lambda node: pytest.fail("the buffer is read"))
     assert graph.axes["table", 0].frozen is not None
     assert not graph.axes.unknown
 

@@ -21,8 +21,7 @@ from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE, serialize
 from files.nets import NETS, Inner, changed, check_edges, check_tensors, class_name, outcomes, that_run
 from modulekg_widgets.engine.errors import ModelFileError
 from modulekg_widgets.engine.file_formats.format_tables import PT2_DTYPES, PT2_LAYOUTS, PT2_MEMORY_FORMATS
-from modulekg_widgets.engine.files.formats.pt2.pt2 import is_pt2, read_pt2
-from modulekg_widgets.engine.files.formats.pt2.pt2_graph import size_text
+from modulekg_widgets.engine.files.formats.pt2 import is_pt2, read_pt2, size_text
 from modulekg_widgets.engine.files.records import FileContents, ValueRecord
 from modulekg_widgets.engine.files.source import open_source
 from modulekg_widgets.engine.files.zip_archive import ZipArchive

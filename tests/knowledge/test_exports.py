@@ -22,8 +22,8 @@ from knowledge.exchanged import WRITTEN, everything, exactly
 from knowledge.graphs import zoo_contents
 from modulekg_widgets.engine.errors import GraphFileError, UnknownNameError, UnwritableFileError
 from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
-from modulekg_widgets.engine.knowledge.exchange.csv_table import COLUMNS, csv_cell
-from modulekg_widgets.engine.knowledge.exchange.jsonld import RELATIONS
+from modulekg_widgets.engine.knowledge.exchange.export_formats import COLUMNS, csv_cell
+from modulekg_widgets.engine.knowledge.exchange.json_formats import RELATIONS
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import xml_unescaped
 from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, STORED_TYPES, to_networkx
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, UserNode

@@ -22,7 +22,7 @@ from knowledge.graphs import contents_of, key, made_up, zoo_contents
 from modulekg_widgets.engine.errors import PropertyError, UnwritableFileError
 from modulekg_widgets.engine.knowledge.exchange import export_contents, export_graph, exporters
 from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml
-from modulekg_widgets.engine.knowledge.exchange.json_text import object_text, value_text
+from modulekg_widgets.engine.knowledge.exchange.json_formats import object_text, value_text
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import MAX_VALUES, header, xml_escaped
 from modulekg_widgets.engine.knowledge.exchange.property_graph import (
     copy_values,

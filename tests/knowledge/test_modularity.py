@@ -7,8 +7,7 @@ import pytest
 from knowledge.graphs import made_up, zoo_contents
 from knowledge.test_communities import TWO, ring_of
 from knowledge.test_importance import GRAPHS
-from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
-from modulekg_widgets.engine.knowledge.analysis.modularity import (
+from modulekg_widgets.engine.knowledge.analysis.communities import (
     Partition,
     adjacency,
     aggregate,
@@ -17,6 +16,7 @@ from modulekg_widgets.engine.knowledge.analysis.modularity import (
     modularity,
     relabel,
 )
+from modulekg_widgets.engine.knowledge.analysis.containment import Containment, containment
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 SLOTS = {**GRAPHS, "two groups": TWO}

@@ -14,6 +14,7 @@ import modulekg_widgets as mk
 from identity.samples import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.suggestion.candidates import first_working_call, meta_call
+from modulekg_widgets.engine.knowledge.suggestion.costs import domination_counts, pareto_front
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     BlockSwap,
     GroupNormSwap,
@@ -24,7 +25,6 @@ from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     head_count_changes,
     kernel_changes,
 )
-from modulekg_widgets.engine.knowledge.suggestion.pareto import domination_counts, pareto_front
 
 IMAGE = meta_call([(1, 3, 64, 64)])
 

@@ -24,10 +24,10 @@ from torch import nn
 from modulekg_widgets.engine.axes.cut_analysis import Cut, Indices, cut_analysis, operator_analysis
 from modulekg_widgets.engine.axes.dependencies.channels import (
     channel_dependency,
+    group_dependency,
     input_channel_dependency,
     reshape_dependency,
 )
-from modulekg_widgets.engine.axes.dependencies.groups import group_dependency
 from modulekg_widgets.engine.axes.dependencies.views import (
     AttentionDependency,
     ChannelDependency,
@@ -37,7 +37,7 @@ from modulekg_widgets.engine.axes.dependencies.views import (
 )
 from modulekg_widgets.engine.axes.inference.attention import find_attention
 from modulekg_widgets.engine.axes.inference.layers import Layers
-from modulekg_widgets.engine.axes.proof.module_lists import infer_axes
+from modulekg_widgets.engine.axes.proof.list_proof import infer_axes
 from modulekg_widgets.engine.axes.proof.operator_proofs import ProvableAxes
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.keywords import explain_keywords

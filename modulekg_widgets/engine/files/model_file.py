@@ -30,12 +30,11 @@ from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, clo
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
 from modulekg_widgets.engine.files.config_json import add_config
 from modulekg_widgets.engine.files.formats.pickle.distributed_checkpoint import METADATA, SHARD_EXTENSION
-from modulekg_widgets.engine.files.memory_mapping import map_tensor, reopened, torch_dtype
 from modulekg_widgets.engine.files.readers import extension_of, read_contents
 from modulekg_widgets.engine.files.records import FileContents, OperatorGraph, TensorRecord, ValueRecord
 from modulekg_widgets.engine.files.skeleton import skeleton
 from modulekg_widgets.engine.files.source import FileSource, open_source
-from modulekg_widgets.engine.files.tensor_decoding import decode_tensor
+from modulekg_widgets.engine.files.tensor_reading import decode_tensor, map_tensor, reopened, torch_dtype
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.safe_files import PATHLIKE

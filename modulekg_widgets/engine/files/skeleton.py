@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.errors import ModelFileError
-from modulekg_widgets.engine.files.memory_mapping import torch_dtype
 from modulekg_widgets.engine.files.records import FileContents, FileModuleRecord, TensorRecord
 from modulekg_widgets.engine.files.tensor_owners import OwnedTensor, is_buffer, module_kind, tensor_owners
+from modulekg_widgets.engine.files.tensor_reading import torch_dtype
 from modulekg_widgets.engine.identity.skeleton_source import STORED_BYTES, Untold
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,

@@ -19,9 +19,8 @@ from modulekg_widgets.engine.errors import (
     printable,
 )
 from modulekg_widgets.engine.identity.walk import Walk, class_name, walk
-from modulekg_widgets.engine.playback.feature_maps import FeatureMaps, feature_maps
 from modulekg_widgets.engine.playback.steps import CachedOutput, CallRecorder, ForwardStep, recording_steps
-from modulekg_widgets.engine.playback.summaries import TopOutputs, item_count, top_outputs
+from modulekg_widgets.engine.playback.summaries import FeatureMaps, TopOutputs, feature_maps, item_count, top_outputs
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, unwrapped

@@ -14,11 +14,12 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import printable
 from modulekg_widgets.engine.identity.walk import Walk, class_name
-from modulekg_widgets.engine.playback.feature_maps import FeatureMaps, feature_maps
 from modulekg_widgets.engine.playback.summaries import (
+    FeatureMaps,
     Statistics,
     TensorLayout,
     TopOutputs,
+    feature_maps,
     first_not_finite,
     has_data,
     item,

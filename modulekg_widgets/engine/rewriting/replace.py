@@ -179,6 +179,15 @@ def replace_modules(
     return _replace_groups(model, old, {name: new[name] for name in old}, [[name] for name in old], args, kwargs, check)
 
 
+def replace_layers(
+    model: nn.Module, new: Mapping[str, nn.Module], args: object, kwargs: Mapping[str, object] | None, check: bool
+) -> Rewrite:
+    """Replaces layers by others of the same shapes; with inputs, the whole model is tried unless `check=False`."""
+    return replace_modules(
+        model, new, args=args, kwargs=kwargs, check=check and (args is not None or kwargs is not None)
+    )
+
+
 def _check_callback(fn: object, example: str) -> None:
     if isinstance(fn, nn.Module | type) or not callable(fn):
         what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"

@@ -1,15 +1,18 @@
-"""The result of a rewrite: the replaced modules, and `undo()`."""
+"""The result of a rewrite: the replaced modules, a summary, and `undo()`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from torch import nn
 
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import MODULES
+
+_MAX_LINES = 12  # of what is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,27 @@ class Rewrite:
         write_slots([(slot, slot.old, slot.new) for slot in self._slots])
         self._undone = True
 
+    def headline(self) -> str:
+        """A short summary of the result."""
+        return f"{len(self.replaced)} modules"
+
+    def lines(self) -> Iterator[str]:
+        """One line for each module, the important ones first."""
+        for name, (old, new) in self.replaced.items():
+            yield f"{printable(name)}: {printable(type(old).__name__)} → {printable(type(new).__name__)}"
+
     def __repr__(self) -> str:
         state = ", undone" if self._undone else ""
-        lines = [
-            f"<{type(self).__name__} in {printable(type(self.model).__name__)}: {len(self.replaced)} modules{state}>"
-        ]
-        for name, (old, new) in list(self.replaced.items())[:12]:
-            lines.append(f"  {printable(name)}: {printable(type(old).__name__)} → {printable(type(new).__name__)}")
-        return "\n".join(lines + ["  …"] * (len(self.replaced) > 12))
+        title = f"<{type(self).__name__} in {printable(type(self.model).__name__)}: {self.headline()}{state}>"
+        found = list(islice(self.lines(), _MAX_LINES + 1))
+        return "\n".join([title, *(f"  {line}" for line in found[:_MAX_LINES]), *["  …"] * (len(found) > _MAX_LINES)])
+
+
+class Recipe(Rewrite):
+    """A rewrite with the facts of one recipe; `undo()` as for every rewrite."""
+
+    def __init__(self, rewrite: Rewrite, **facts: object) -> None:
+        vars(self).update(vars(rewrite), **facts)
 
 
 def write_slots(changes: list[tuple[ModuleSlot, nn.Module, nn.Module]]) -> None:

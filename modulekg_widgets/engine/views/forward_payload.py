@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from modulekg_widgets.engine.playback.feature_maps import FeatureMaps
 from modulekg_widgets.engine.playback.player import Playback, make_previews
-from modulekg_widgets.engine.playback.summaries import Statistics, TensorLayout, TopOutputs
+from modulekg_widgets.engine.playback.summaries import FeatureMaps, Statistics, TensorLayout, TopOutputs
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 from modulekg_widgets.engine.views.schema import FORWARD, FORWARD_PICTURES, Columns, Payload
 

@@ -14,8 +14,8 @@ from modulekg_widgets.engine.errors import NotAModuleError, RewritingError
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.rewriting.recipes.low_rank import low_rank
 from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
+from modulekg_widgets.engine.rewriting.undo import Recipe
 from rewriting.recipes.samples import images, net, outputs
 from tracing.samples import surroundings, unchanged
 

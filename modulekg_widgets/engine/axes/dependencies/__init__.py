@@ -1,5 +1,5 @@
 """The five classic dependency views over the axes: which layers must be pruned together, and how.
 
-Read views.py first (sets that print, draw themselves and go into files), then channels.py and groups.py (how each is
-found); the view of attention comes from `engine.axes.inference.attention`.
+Read views.py first (sets that print, draw themselves and go into files), then channels.py (how each is found); the view
+of attention comes from `engine.axes.inference.attention`.
 """

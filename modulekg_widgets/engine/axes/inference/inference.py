@@ -23,8 +23,13 @@ from modulekg_widgets.engine.axes.inference.triangular import unify_triangular
 from modulekg_widgets.engine.axes.inference.uncalled_modules import disabled_observer_ranges, uncalled_parameters
 from modulekg_widgets.engine.axes.terms.algebra import ONE, SUM, Algebra, Reason, Term, atoms, find
 from modulekg_widgets.engine.axes.terms.call import Call, Dims, Rule, rules
-from modulekg_widgets.engine.axes.terms.index_buffers import IndexBuffers
-from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS, NOT_FOLLOWED, READ_BY_PYTHON, ChosenIndices
+from modulekg_widgets.engine.axes.terms.index_semantics import (
+    EXPERTS,
+    NOT_FOLLOWED,
+    READ_BY_PYTHON,
+    ChosenIndices,
+    IndexBuffers,
+)
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of

@@ -2,6 +2,5 @@
 
 Read verify.py first, with double_precision.py (float64 without noise) and control_flow.py (values on which forward
 decides), then operator_proofs.py (operators that a test has proved, and axes that need a proof of their own).
-module_lists.py finds lists of modules that go with an axis, as experts with the rows of their router; list_proof.py
-proves that.
+list_proof.py finds and proves lists of modules that go with an axis, as experts with the rows of their router.
 """

@@ -9,8 +9,7 @@ import torch
 from modulekg_widgets.engine.axes.rules.elementwise import broadcast
 from modulekg_widgets.engine.axes.terms.algebra import ONE, PRODUCT, Term, find, flattened_parts
 from modulekg_widgets.engine.axes.terms.call import Call, Dims, rule
-from modulekg_widgets.engine.axes.terms.index_buffers import index_source
-from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS, MARKS
+from modulekg_widgets.engine.axes.terms.index_semantics import EXPERTS, MARKS, index_source
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import (
     EMBEDDING_BAG,

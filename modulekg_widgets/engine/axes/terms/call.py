@@ -28,8 +28,7 @@ from modulekg_widgets.engine.axes.terms.algebra import (
     reordered,
     sum_of_terms,
 )
-from modulekg_widgets.engine.axes.terms.index_buffers import IndexBuffers
-from modulekg_widgets.engine.axes.terms.index_semantics import INDICES, ChosenIndices
+from modulekg_widgets.engine.axes.terms.index_semantics import INDICES, ChosenIndices, IndexBuffers
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import traits_of
 from modulekg_widgets.engine.registry import Registry

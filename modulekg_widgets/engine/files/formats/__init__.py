@@ -1,7 +1,7 @@
 """Built-in readers: importing this module registers them.
 
-safetensors.py (with the index of several files) and gguf.py read one format each; onnx/, pt2/ and pickle/ are rooms of
-their own.
+safetensors.py (with the index of several files), gguf.py and pt2.py (of `torch.export.save`) read one format each;
+onnx/ and pickle/ are rooms of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The knowledge graph as files: for other tools by the extension of the file, and back without loss.
 
-Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py, cytoscape.py
-and jsonld.py (the formats that are read back, over lossless_format.py and json_text.py) and graph_reader.py (from
-such a graph to records). csv_table.py and drawing_formats.py are only written.
+Read property_graph.py first (the contents as one graph, which every format writes), then graph_xml.py and
+json_formats.py (the formats that are read back, over lossless_format.py) and graph_reader.py (from such a graph to
+records). export_formats.py has those that are only written.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from modulekg_widgets.engine.errors import (
     UnwritableFileError,
     printable,
 )
-from modulekg_widgets.engine.knowledge.exchange.csv_table import csv_table
-from modulekg_widgets.engine.knowledge.exchange.cytoscape import cytoscape, read_cytoscape
-from modulekg_widgets.engine.knowledge.exchange.drawing_formats import csacademy, dot
+from modulekg_widgets.engine.knowledge.exchange.export_formats import csacademy, csv_table, dot
 from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.exchange.graph_reader import from_networkx
 from modulekg_widgets.engine.knowledge.exchange.graph_xml import gexf, graphml, read_graphml
-from modulekg_widgets.engine.knowledge.exchange.jsonld import jsonld, read_jsonld
+from modulekg_widgets.engine.knowledge.exchange.json_formats import cytoscape, jsonld, read_cytoscape, read_jsonld
 from modulekg_widgets.engine.knowledge.exchange.property_graph import (
     GRAPH_TYPES,
     GraphLike,

@@ -11,7 +11,7 @@ from xml.parsers import expat
 import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, printable
-from modulekg_widgets.engine.knowledge.exchange.json_text import value_text
+from modulekg_widgets.engine.knowledge.exchange.json_formats import value_text
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
     MAX_CONTAINERS,
     MAX_VALUES,

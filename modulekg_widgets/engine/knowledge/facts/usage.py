@@ -1,163 +1,16 @@
-"""Usage tables: occurrences of structures over models, jobs, data sets and users."""
+"""Jobs by names and times, and the structures that occur at a level of models."""
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from copy import deepcopy
-from datetime import datetime, timezone
-from statistics import fmean, pstdev
-
-import pandas as pd
+from collections.abc import Collection, Iterable
 
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, closest_match_hint, printable
 from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike, timestamp
-from modulekg_widgets.engine.knowledge.facts.property_values import Properties
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
-from modulekg_widgets.engine.knowledge.facts.tables import data_frame
-
-COUNTED_OVER = ("models", "jobs")
-UTC_DTYPE = "datetime64[us, UTC]"
-JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties"]
-
-
-def most_used(
-    contents: Contents,
-    n: int = 10,
-    level: str | None = None,
-    *,
-    over: str = "models",
-    since: TimeLike = None,
-    until: TimeLike = None,
-    user: str | None = None,
-    dataset: str | None = None,
-) -> pd.DataFrame:
-    """The `n` structures with most occurrences, as `name`, `count`, `models`, `class`, `hyperparameters`.
-
-    `level` counts only occurrences as `model`, `stage`, `block` or `op`. `over="jobs"` counts each model once for every
-    job that trained it. `since` and `until` keep the models of jobs that ran in that time, `user` and `dataset` those
-    of their jobs.
-    """
-    checked_level(level)
-    n = checked_number(n)
-    if over not in COUNTED_OVER:
-        raise UnknownNameError(
-            f"nothing is counted over {printable(str(over))!r}: {closest_match_hint(str(over), COUNTED_OVER)}"
-        )
-    times: Counter[str] = Counter()
-    if over == "jobs" or not all(value is None for value in (since, until, user, dataset)):
-        trained = Counter(job.model for job in filter_jobs(contents, user, dataset, None, since, until))
-        times.update({name: count if over == "jobs" else 1 for name, count in trained.items() if name is not None})
-    else:
-        times.update(dict.fromkeys(contents.models, 1))
-    uses: Counter[str] = Counter()
-    holders: Counter[str] = Counter()
-    for name, weight in times.items():
-        here = occurrences_at_level(contents.models[name], level)
-        uses.update({key: count * weight for key, count in here.items()})
-        holders.update(dict.fromkeys(here, 1))
-    names = contents.names
-    ranked = sorted(uses, key=lambda key: (-uses[key], -holders[key], names[key]))[:n]
-    rows = [(names[key], uses[key], holders[key], *_described(contents, key)) for key in ranked]
-    return data_frame(rows, ["name", "count", "models", "class", "hyperparameters"])
-
-
-def jobs_table(
-    contents: Contents,
-    user: str | None = None,
-    dataset: str | None = None,
-    model: str | None = None,
-    since: TimeLike = None,
-    until: TimeLike = None,
-) -> pd.DataFrame:
-    """Returns a row per job, oldest first, with user, data set, model, accuracy (fraction) and steps to converge.
-
-    Columns: `job`, `user`, `dataset`, `model`, `accuracy`, `convergence`, `started`, `ended` and `properties`.
-
-    `user`, `dataset`, `model` and the times keep the jobs of these alone. `started` and `ended` are in UTC.
-    """
-    jobs = sorted(filter_jobs(contents, user, dataset, model, since, until), key=lambda job: (job.started, job.name))
-    rows = [
-        (
-            job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, job.started, job.ended,
-            deepcopy(job.properties),
-        )
-        for job in jobs
-    ]  # fmt: skip
-    found = data_frame(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
-    times = {column: [_utc(seconds) for seconds in found[column]] for column in ("started", "ended")}
-    return found.assign(**{column: pd.Series(moments, dtype=UTC_DTYPE) for column, moments in times.items()})
-
-
-def module_statistics(contents: Contents, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
-    """Accuracy and convergence of each module over the jobs whose models contain it, most jobs first.
-
-    Columns: `name`, `class`, `jobs`, `accuracy` (mean fraction), `accuracy_std`, `best`, `convergence` (mean steps).
-    """
-    checked_level(level)
-    of: dict[str, list[JobNode]] = {}
-    for job in filter_jobs(contents, None, dataset):
-        if job.model is not None:
-            for key in occurrences_at_level(contents.models[job.model], level):
-                of.setdefault(key, []).append(job)
-    names = contents.names
-    rows = [
-        (
-            names[key],
-            contents.modules[key].class_name,
-            len(jobs),
-            *_accuracies(jobs),
-            _mean(j.convergence for j in jobs),
-        )
-        for key, jobs in of.items()
-    ]
-    columns = ["name", "class", "jobs", "accuracy", "accuracy_std", "best", "convergence"]
-    return data_frame(rows, columns).sort_values(
-        ["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True
-    )
-
-
-def best_modules(
-    contents: Contents, n: int = 10, level: str | None = "block", *, dataset: str | None = None, top: int = 5
-) -> pd.DataFrame:
-    """The modules that most of the `top` models with the best accuracy contain: blocks, unless `level` says otherwise.
-
-    Columns: `name`, `models` (of the best that contain it), `count`, `accuracy` (the best of them), `in_others` (how
-    many of the other trained models contain it), `class`, `hyperparameters`.
-    """
-    checked_level(level)
-    n, top = checked_number(n), checked_number(top)
-    best = best_accuracies(contents, dataset)
-    ranked = sorted(best, key=lambda name: (-best[name], name))
-    leading = ranked[:top]
-    holders: dict[str, list[str]] = {}
-    uses: Counter[str] = Counter()
-    for name in leading:
-        for key, count in occurrences_at_level(contents.models[name], level).items():
-            holders.setdefault(key, []).append(name)
-            uses[key] += count
-    others: Counter[str] = Counter()
-    for name in ranked[top:]:
-        others.update(dict.fromkeys(occurrences_at_level(contents.models[name], level), 1))
-    names = contents.names
-    order = sorted(holders, key=lambda k: (-len(holders[k]), others[k], -uses[k], names[k]))[:n]
-    rows = [
-        (names[k], len(holders[k]), uses[k], best[holders[k][0]], others[k], *_described(contents, k)) for k in order
-    ]
-    columns = ["name", "models", "count", "accuracy", "in_others", "class", "hyperparameters"]
-    return data_frame(rows, columns)
-
-
-def best_accuracies(contents: Contents, dataset: str | None = None) -> dict[str, float]:
-    """The best accuracy of each model that a job trained, as a fraction."""
-    best: dict[str, float] = {}
-    for job in filter_jobs(contents, None, dataset):
-        if job.model is not None and job.accuracy is not None:
-            best[job.model] = max(job.accuracy, best.get(job.model, 0.0))
-    return best
 
 
 def filter_jobs(
@@ -168,9 +21,7 @@ def filter_jobs(
     since: TimeLike = None,
     until: TimeLike = None,
 ) -> list[JobNode]:
-    """Returns the jobs of these names and times; raises `UnknownPathError` for unknown names. Raises `UnknownPathError`
-    for unknown names.
-    """
+    """Returns the jobs of these names and times; raises `UnknownPathError` for unknown names."""
     for kind, name, known in (
         ("user", user, contents.users), ("data set", dataset, contents.datasets), ("model", model, contents.models)
     ):  # fmt: skip
@@ -223,24 +74,3 @@ def checked_number(n: int) -> int:
 def unknown_name_error(kind: str, name: object, known: Iterable[str]) -> UnknownPathError:
     """Returns the error for an unknown name, with similar names."""
     return UnknownPathError(f"there is no {kind} {printable(str(name))!r}: {closest_match_hint(str(name), known)}")
-
-
-def _described(contents: Contents, key: str) -> tuple[str, Properties]:
-    return contents.modules[key].class_name, deepcopy(contents.modules[key].hyperparameters)
-
-
-def _accuracies(jobs: list[JobNode]) -> tuple[float, float, float]:
-    known = [job.accuracy for job in jobs if job.accuracy is not None]
-    return _mean(known), _apply(pstdev, known), _apply(max, known)
-
-
-def _mean(values: Iterable[float | None]) -> float:
-    return _apply(fmean, [value for value in values if value is not None])
-
-
-def _apply(statistic: Callable[[list[float]], float], values: list[float]) -> float:
-    return statistic(values) if values else float("nan")
-
-
-def _utc(seconds: float | None) -> datetime | None:
-    return None if seconds is None or seconds != seconds else datetime.fromtimestamp(seconds, timezone.utc)

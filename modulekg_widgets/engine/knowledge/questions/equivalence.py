@@ -67,9 +67,9 @@ def equivalent(
     >>> list(found)
     [('', ''), ('inner', '0'), ('outer', '3')]
     """
-    from modulekg_widgets.engine.knowledge.equivalence import equivalence_relation
+    from modulekg_widgets.engine.knowledge.equivalence import comparison
 
-    return equivalence_relation.equivalent(a, b, args, kwargs, _known_builders(self))
+    return comparison.equivalent(a, b, args, kwargs, _known_builders(self))
 
 
 def same_as(self: GraphParts, models: Iterable[str] | None = None) -> pd.DataFrame:
@@ -94,9 +94,9 @@ def same_as(self: GraphParts, models: Iterable[str] | None = None) -> pd.DataFra
     UnknownNameError
         For a name that no builder of this session has.
     """
-    from modulekg_widgets.engine.knowledge.equivalence import equivalence_relation
+    from modulekg_widgets.engine.knowledge.equivalence import comparison
 
-    return equivalence_relation.same_as(self.contents(), _known_builders(self), models)
+    return comparison.same_as(self.contents(), _known_builders(self), models)
 
 
 def _known_builders(graph: GraphParts) -> dict[str, Callable[..., nn.Module]]:

@@ -247,7 +247,7 @@ def generate(
     >>> found[0].build()  # doctest: +SKIP
     """
     from modulekg_widgets.engine.knowledge.suggestion import generation
-    from modulekg_widgets.engine.knowledge.suggestion.pareto import SIZE_COSTS
+    from modulekg_widgets.engine.knowledge.suggestion.costs import SIZE_COSTS
 
     target = objective if isinstance(objective, str) else "acc@1"
     against = options.get("against")

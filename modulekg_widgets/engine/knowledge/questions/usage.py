@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from datetime import datetime, timezone
+from statistics import fmean, pstdev
 
+import pandas as pd
+
+from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.knowledge.facts.contents import Contents, JobNode
+from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike
+from modulekg_widgets.engine.knowledge.facts.property_values import Properties
+from modulekg_widgets.engine.knowledge.facts.tables import data_frame
+from modulekg_widgets.engine.knowledge.facts.usage import (
+    checked_level,
+    checked_number,
+    filter_jobs,
+    occurrences_at_level,
+)
 from modulekg_widgets.engine.knowledge.repository import GraphParts
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from modulekg_widgets.engine.knowledge.facts.jobs import TimeLike
+COUNTED_OVER = ("models", "jobs")
+UTC_DTYPE = "datetime64[us, UTC]"
+JOB_COLUMNS = ["job", "user", "dataset", "model", "accuracy", "convergence", "started", "ended", "properties"]
 
 
 def most_used(
@@ -61,9 +77,29 @@ def most_used(
     >>> kg.most_used(1)[["count", "models", "class"]].values.tolist()
     [[2, 1, 'ReLU']]
     """
-    from modulekg_widgets.engine.knowledge.facts import usage
-
-    return usage.most_used(self.contents(), n, level, over=over, since=since, until=until, user=user, dataset=dataset)
+    contents = self.contents()
+    checked_level(level)
+    n = checked_number(n)
+    if over not in COUNTED_OVER:
+        raise UnknownNameError(
+            f"nothing is counted over {printable(str(over))!r}: {closest_match_hint(str(over), COUNTED_OVER)}"
+        )
+    times: Counter[str] = Counter()
+    if over == "jobs" or not all(value is None for value in (since, until, user, dataset)):
+        trained = Counter(job.model for job in filter_jobs(contents, user, dataset, None, since, until))
+        times.update({name: count if over == "jobs" else 1 for name, count in trained.items() if name is not None})
+    else:
+        times.update(dict.fromkeys(contents.models, 1))
+    uses: Counter[str] = Counter()
+    holders: Counter[str] = Counter()
+    for name, weight in times.items():
+        here = occurrences_at_level(contents.models[name], level)
+        uses.update({key: count * weight for key, count in here.items()})
+        holders.update(dict.fromkeys(here, 1))
+    names = contents.names
+    ranked = sorted(uses, key=lambda key: (-uses[key], -holders[key], names[key]))[:n]
+    rows = [(names[key], uses[key], holders[key], *_described(contents, key)) for key in ranked]
+    return data_frame(rows, ["name", "count", "models", "class", "hyperparameters"])
 
 
 def jobs(
@@ -96,9 +132,18 @@ def jobs(
     PropertyError
         For a time that is none.
     """
-    from modulekg_widgets.engine.knowledge.facts import usage
-
-    return usage.jobs_table(self.contents(), user, dataset, model, since, until)
+    contents = self.contents()
+    jobs = sorted(filter_jobs(contents, user, dataset, model, since, until), key=lambda job: (job.started, job.name))
+    rows = [
+        (
+            job.name, job.user, job.dataset, job.model, job.accuracy, job.convergence, job.started, job.ended,
+            deepcopy(job.properties),
+        )
+        for job in jobs
+    ]  # fmt: skip
+    found = data_frame(rows, JOB_COLUMNS).astype({"accuracy": float, "convergence": float})
+    times = {column: [_utc(seconds) for seconds in found[column]] for column in ("started", "ended")}
+    return found.assign(**{column: pd.Series(moments, dtype=UTC_DTYPE) for column, moments in times.items()})
 
 
 def module_statistics(self: GraphParts, dataset: str | None = None, level: str | None = None) -> pd.DataFrame:
@@ -133,9 +178,28 @@ def module_statistics(self: GraphParts, dataset: str | None = None, level: str |
     >>> kg.module_statistics()[["class", "jobs", "accuracy", "best"]].values.tolist()
     [['ReLU', 2, 0.625, 0.75]]
     """
-    from modulekg_widgets.engine.knowledge.facts import usage
-
-    return usage.module_statistics(self.contents(), dataset, level)
+    contents = self.contents()
+    checked_level(level)
+    of: dict[str, list[JobNode]] = {}
+    for job in filter_jobs(contents, None, dataset):
+        if job.model is not None:
+            for key in occurrences_at_level(contents.models[job.model], level):
+                of.setdefault(key, []).append(job)
+    names = contents.names
+    rows = [
+        (
+            names[key],
+            contents.modules[key].class_name,
+            len(jobs),
+            *_accuracies(jobs),
+            _mean(j.convergence for j in jobs),
+        )
+        for key, jobs in of.items()
+    ]
+    columns = ["name", "class", "jobs", "accuracy", "accuracy_std", "best", "convergence"]
+    return data_frame(rows, columns).sort_values(
+        ["jobs", "best", "name"], ascending=[False, False, True], ignore_index=True
+    )
 
 
 def best_modules(
@@ -178,6 +242,55 @@ def best_modules(
     >>> kg.best_modules(level="op", top=1)[["class", "accuracy", "in_others"]].values.tolist()
     [['GELU', 0.9, 0], ['Linear', 0.9, 1]]
     """
-    from modulekg_widgets.engine.knowledge.facts import usage
+    contents = self.contents()
+    checked_level(level)
+    n, top = checked_number(n), checked_number(top)
+    best = _best_accuracies(contents, dataset)
+    ranked = sorted(best, key=lambda name: (-best[name], name))
+    leading = ranked[:top]
+    holders: dict[str, list[str]] = {}
+    uses: Counter[str] = Counter()
+    for name in leading:
+        for key, count in occurrences_at_level(contents.models[name], level).items():
+            holders.setdefault(key, []).append(name)
+            uses[key] += count
+    others: Counter[str] = Counter()
+    for name in ranked[top:]:
+        others.update(dict.fromkeys(occurrences_at_level(contents.models[name], level), 1))
+    names = contents.names
+    order = sorted(holders, key=lambda k: (-len(holders[k]), others[k], -uses[k], names[k]))[:n]
+    rows = [
+        (names[k], len(holders[k]), uses[k], best[holders[k][0]], others[k], *_described(contents, k)) for k in order
+    ]
+    columns = ["name", "models", "count", "accuracy", "in_others", "class", "hyperparameters"]
+    return data_frame(rows, columns)
 
-    return usage.best_modules(self.contents(), n, level, dataset=dataset, top=top)
+
+def _best_accuracies(contents: Contents, dataset: str | None = None) -> dict[str, float]:
+    """The best accuracy of each model that a job trained, as a fraction."""
+    best: dict[str, float] = {}
+    for job in filter_jobs(contents, None, dataset):
+        if job.model is not None and job.accuracy is not None:
+            best[job.model] = max(job.accuracy, best.get(job.model, 0.0))
+    return best
+
+
+def _described(contents: Contents, key: str) -> tuple[str, Properties]:
+    return contents.modules[key].class_name, deepcopy(contents.modules[key].hyperparameters)
+
+
+def _accuracies(jobs: list[JobNode]) -> tuple[float, float, float]:
+    known = [job.accuracy for job in jobs if job.accuracy is not None]
+    return _mean(known), _apply(pstdev, known), _apply(max, known)
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    return _apply(fmean, [value for value in values if value is not None])
+
+
+def _apply(statistic: Callable[[list[float]], float], values: list[float]) -> float:
+    return statistic(values) if values else float("nan")
+
+
+def _utc(seconds: float | None) -> datetime | None:
+    return None if seconds is None or seconds != seconds else datetime.fromtimestamp(seconds, timezone.utc)

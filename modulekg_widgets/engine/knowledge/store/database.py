@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from modulekg_widgets.engine.errors import StoreError, printable
+from modulekg_widgets.engine.errors import MissingPackageError, StoreError, printable
 from modulekg_widgets.engine.knowledge.store.schema import (
     APPLICATION_ID,
     SCHEMA_VERSION,
@@ -36,6 +36,7 @@ _REMEDIES = {
     "interrupted": ": checking it takes longer than a sound file of its size does, use a copy of it",
     "Connection refused": ": is the server running there?",
 }
+_SECONDS_TO_CONNECT = 10  # to a server
 _POSTGRES_LOCK = 0x4D4B4731  # one writer at a time, as in SQLite: what nobody uses is removed by looking at all
 
 
@@ -153,9 +154,7 @@ class Store:
             return memory_engine()
         if self.path is not None:
             return file_engine(self.path, may_create=self._file is None)
-        from modulekg_widgets.engine.knowledge.store.postgres import server_engine
-
-        return server_engine(self.url)
+        return _server_engine(self.url)
 
     def _open(self, scheme: str | None) -> str:
         """Check or make the tables; returns the scheme of the store."""
@@ -297,3 +296,13 @@ def _file_url(path: str) -> URL:
 def _dispose(engine: Engine, process: int) -> None:
     """Close the connections, unless they are those of the process that this one was forked from."""
     engine.dispose(close=process == os.getpid())
+
+
+def _server_engine(url: URL) -> Engine:
+    """An engine whose reads see one moment of the database; raises `MissingPackageError` without the driver."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError("PostgreSQL needs psycopg: pip install 'modulekg-widgets[postgres]'") from error
+    options = {"connect_timeout": _SECONDS_TO_CONNECT}
+    return create_engine(url, pool_pre_ping=True, isolation_level="REPEATABLE READ", connect_args=options)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table
 
@@ -24,6 +24,7 @@ from modulekg_widgets.engine.knowledge.facts.property_values import (
 from modulekg_widgets.engine.knowledge.facts.records import FINGERPRINTS, ModelNode, StructureNode
 
 Node = TypeVar("Node")
+Kind = TypeVar("Kind")
 Row = tuple[object, ...]
 _dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 _JSON_SCALARS = {str, int, float, bool, type(None)}
@@ -119,13 +120,19 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
         return
     columns = [column.name for column in table.columns]
     if connection.dialect.name == "postgresql" and len(rows) >= MIN_COPY_ROWS:
-        from modulekg_widgets.engine.knowledge.store.postgres import copy_rows
-
-        copy_rows(connection, table.name, columns, rows)
+        _copy_rows(connection, table.name, columns, rows)
         return
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
     connection.exec_driver_sql(statement, list(rows))
+
+
+def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Append rows by COPY, which is several times as fast as INSERT."""
+    cursor: Any = connection.connection.cursor()
+    with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def checked_integer(count: int, what: str) -> int:
@@ -179,8 +186,8 @@ def model_from_row(
         found = decode_properties(text)
         flops, inputs = found["flops"], found["inputs"]
         return ModelNode(
-            unescaped(name), _text(found["root"]), occurrences, _truth(found["cyclic"]), _natural(found["parameters"]),
-            _natural(found["bytes"]), None if flops is None else _natural(flops),
+            unescaped(name), _text(found["root"]), occurrences, _of_type(found["cyclic"], bool, "a truth value"),
+            _natural(found["parameters"]), _natural(found["bytes"]), None if flops is None else _natural(flops),
             None if inputs is None else tuple(tuple(map(_integer, shape)) for shape in inputs),
             {_text(key): _natural(cost) for key, cost in found["module_flops"].items()}, feeds, calls,
             *(None if found.get(key) is None else _natural(found[key]) for key in ("launches", "traffic")),
@@ -240,16 +247,18 @@ def _pairs(value: object) -> list[list[object]]:
     return value
 
 
-def _mapping(value: object) -> Properties:
-    if not isinstance(value, dict):
-        raise TypeError(f"{type(value).__name__} instead of properties")
+def _of_type(value: object, kind: type[Kind], noun: str) -> Kind:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{type(value).__name__} instead of {noun}")
     return value
+
+
+def _mapping(value: object) -> Properties:
+    return _of_type(value, dict, "properties")
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} instead of a text")
-    return value
+    return _of_type(value, str, "a text")
 
 
 def _fingerprint(value: object) -> str:
@@ -259,16 +268,8 @@ def _fingerprint(value: object) -> str:
     return text
 
 
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{type(value).__name__} instead of a truth value")
-    return value
-
-
 def _integer(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{type(value).__name__} instead of a whole number")
-    return value
+    return _of_type(value, int, "a whole number")
 
 
 def _natural(value: object) -> int:
@@ -278,14 +279,10 @@ def _natural(value: object) -> int:
     return number
 
 
-def _real(value: object) -> float:
-    if not (type(value) is int or type(value) is float):
-        raise TypeError(f"{type(value).__name__} instead of a number")
-    return float(value)
-
-
 def _real_or_none(value: object) -> float | None:
-    return None if value is None else _real(value)
+    if value is None:
+        return None
+    return value if isinstance(value, float) else float(_of_type(value, int, "a number"))
 
 
 # -------------------- Update of cached contents after an addition, so that the store is not read again

@@ -1,14 +1,14 @@
-"""Estimates of the cost of known models on images of a data set, before they are built."""
+"""Costs of models: estimates before they are built, predicted latency, and the Pareto front of value and cost."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from modulekg_widgets.engine.errors import PredictionError, printable
+from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import count_uses
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
 from modulekg_widgets.engine.knowledge.prediction.data.features import IMAGE_DIMS, child_keys, family_of
@@ -112,3 +112,43 @@ class LatencyPredictor:
             told = None if found.value is None else Latency(*(each * self._factor for each in found.numbers))
             self._known[record.model.name] = told
         return [self._known[record.model.name] for record in records]
+
+
+# -------------------- Pareto front of value and cost
+
+
+SIZE_COSTS = ("params", "flops")
+Item = TypeVar("Item")
+CostFunction = Callable[[Sequence[ModelRecord]], list[float]]
+
+
+def cost_function(against: str, predictor: Predictor | None, device: str | None) -> CostFunction:
+    """Returns a function for the cost of models: parameters, FLOPs, or a predicted target such as latency.
+
+    Raises `UnknownNameError` for another name without a predictor.
+    """
+    if against == "params":
+        return lambda records: [float(record.model.parameters) for record in records]
+    if against == "flops":
+        return lambda records: [float(record.model.flops or 0) for record in records]
+    if predictor is None:
+        raise UnknownNameError(
+            f"nothing is called {printable(str(against))!r} to set against it: "
+            f"{closest_match_hint(str(against), SIZE_COSTS)}"
+        )
+    return lambda records: [float(each) for each in predictor.predict(records, None, device, extrapolate=True)]
+
+
+def domination_counts(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Returns for each (value, cost) the number of points that dominate it."""
+    return [sum(other != own and other[0] >= own[0] and other[1] <= own[1] for other in points) for own in points]
+
+
+def pareto_front(items: Sequence[Item], points: Sequence[tuple[float, float]], count: int) -> list[Item]:
+    """Returns the items on the Pareto front, cheapest first; of more than `count` those at even steps."""
+    best = [at for at, others in enumerate(domination_counts(points)) if others == 0]
+    best.sort(key=lambda at: points[at][1])
+    if count < len(best):
+        steps = [round(step * (len(best) - 1) / max(count - 1, 1)) for step in range(count)]
+        best = [best[step] for step in steps]
+    return [items[at] for at in best]

@@ -29,6 +29,12 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import (
     count_text,
     first_working_call,
 )
+from modulekg_widgets.engine.knowledge.suggestion.costs import (
+    CostFunction,
+    cost_function,
+    domination_counts,
+    pareto_front,
+)
 from modulekg_widgets.engine.knowledge.suggestion.known_models import ModelSearch, Requirements
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     BlockSwap,
@@ -42,12 +48,6 @@ from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     head_count_changes,
     kernel_changes,
     layer_swaps,
-)
-from modulekg_widgets.engine.knowledge.suggestion.pareto import (
-    CostFunction,
-    cost_function,
-    domination_counts,
-    pareto_front,
 )
 from modulekg_widgets.engine.knowledge.suggestion.resizing import resize_model, runs_forward
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights

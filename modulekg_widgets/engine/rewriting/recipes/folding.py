@@ -16,7 +16,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from modulekg_widgets.engine.adapters import NORMS
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.keywords import explain_keywords
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     LAYERS,
     ModuleFlow,
@@ -28,6 +27,7 @@ from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     torch_class,
 )
 from modulekg_widgets.engine.rewriting.replace import replace_modules
+from modulekg_widgets.engine.rewriting.undo import Recipe
 from modulekg_widgets.engine.torch_runtime.hooks import has_hooks
 from modulekg_widgets.engine.torch_runtime.private import BatchNorm, parameters_of
 from modulekg_widgets.engine.tracing.dataflow import ModuleNode

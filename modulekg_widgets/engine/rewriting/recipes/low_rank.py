@@ -17,7 +17,6 @@ from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import explain_keywords
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, replace_layers
 from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     ReplaceableLayers,
     accumulation_dtype,
@@ -25,8 +24,8 @@ from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     modules_by_name,
     torch_class,
 )
-from modulekg_widgets.engine.rewriting.replace import replace_modules
-from modulekg_widgets.engine.rewriting.undo import Rewrite
+from modulekg_widgets.engine.rewriting.replace import replace_layers, replace_modules
+from modulekg_widgets.engine.rewriting.undo import Recipe, Rewrite
 from modulekg_widgets.engine.torch_runtime.private import parameters_of
 from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 

@@ -20,9 +20,9 @@ from modulekg_widgets.engine.rewriting.recipes.quantization_chains import (
     named_chains,
 )
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, quantize_layer, quantizers
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe
 from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import ModuleFlow, ReplaceableLayers, identity_like
 from modulekg_widgets.engine.rewriting.replace import replace_modules
+from modulekg_widgets.engine.rewriting.undo import Recipe
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL

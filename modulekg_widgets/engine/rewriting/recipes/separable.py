@@ -18,13 +18,14 @@ from torch import nn
 from modulekg_widgets.engine.adapters import CONVOLUTIONS
 from modulekg_widgets.engine.errors import RewritingError, printable
 from modulekg_widgets.engine.keywords import explain_keywords
-from modulekg_widgets.engine.rewriting.recipes.recipe import Recipe, replace_layers
 from modulekg_widgets.engine.rewriting.recipes.replaceable_layers import (
     ReplaceableLayers,
     accumulation_dtype,
     modules_by_name,
     torch_class,
 )
+from modulekg_widgets.engine.rewriting.replace import replace_layers
+from modulekg_widgets.engine.rewriting.undo import Recipe
 
 
 class Separated(NamedTuple):

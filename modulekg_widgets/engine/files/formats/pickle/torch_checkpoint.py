@@ -37,7 +37,7 @@ from modulekg_widgets.engine.files.formats.pickle.torch_names import (
     SCRIPT_TYPES,
     code_warnings,
 )
-from modulekg_widgets.engine.files.formats.pt2.pt2 import is_pt2, read_pt2
+from modulekg_widgets.engine.files.formats.pt2 import is_pt2, read_pt2
 from modulekg_widgets.engine.files.readers import file_reader
 from modulekg_widgets.engine.files.records import FileContents, PlainValue
 from modulekg_widgets.engine.files.source import FileSource

@@ -1,15 +1,33 @@
-"""JSON of graph files: written one node a line, parsed within limits."""
+"""The JSON formats, written one node a line and parsed within limits.
+
+Cytoscape JSON is as `cytoscape(…)` and `cy.json(…)` of cytoscape.js take it. JSON-LD 1.1 has an embedded context: terms
+of schema.org where they fit, own terms for the rest.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
+from urllib.parse import quote, unquote_to_bytes
+
+import networkx as nx
 
 from modulekg_widgets.engine.errors import GraphFileError, printable
 from modulekg_widgets.engine.json_types import JsonArray, JsonObject, JsonValue
-from modulekg_widgets.engine.knowledge.exchange.lossless_format import MAX_CONTAINERS, MAX_VALUES
-from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes
+from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
+    MAX_CONTAINERS,
+    MAX_VALUES,
+    STRUCTURED_ATTRIBUTES,
+    GraphAssembly,
+    cache_edge_text,
+    describe_value,
+    header,
+    xml_escaped,
+    xml_unescaped,
+)
+from modulekg_widgets.engine.knowledge.exchange.property_graph import GRAPH_TYPES, Attributes, GraphLike, node_key
 from modulekg_widgets.engine.knowledge.facts.property_values import (
     MAX_SAFE_INTEGER,
     PropertyValue,
@@ -18,6 +36,9 @@ from modulekg_widgets.engine.knowledge.facts.property_values import (
     to_json,
 )
 from modulekg_widgets.engine.safe_files import parse_json
+
+# -------------------- Texts
+
 
 _write = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
 
@@ -167,3 +188,139 @@ def _is_plain(values: Collection[PropertyValue], depth: int, nested: frozenset[t
     return kinds <= _NUMBERS and all(
         -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER for value in values if type(value) in kinds
     )
+
+
+# -------------------- Cytoscape JSON
+
+
+def cytoscape(graph: GraphLike) -> Iterator[str]:
+    """Cytoscape JSON with every node's attributes in its `data`."""
+    yield f'{{"format_version": "1.0", "generated_by": "modulekg-widgets", "data": {json_line(header(graph))},'
+    yield '"elements": {"nodes": ['
+    yield from comma_separated(_element({"id": xml_escaped(key)}, data) for key, data in graph.nodes.items())
+    yield '], "edges": ['
+    yield from comma_separated(_edges(graph))
+    yield "]}}"
+
+
+def _element(identity: dict[str, str], data: Attributes) -> str:
+    return f'{{"data": {object_text(identity, data)}}}'
+
+
+def _edges(graph: GraphLike) -> Iterator[str]:
+    keys = {key: json_line(xml_escaped(key)) for key in graph.nodes}
+    known = cache_edge_text(lambda data: object_text({}, data)[1:])
+    number = 0
+    for start, ends in graph.adj.items():
+        for end, data in ends.items():
+            yield f'{{"data": {{"id": "e{number}", "source": {keys[start]}, "target": {keys[end]}, {known(data)}}}'
+            number += 1
+
+
+def read_cytoscape(content: bytes) -> nx.DiGraph:
+    """The graph that `cytoscape` wrote; raises `GraphFileError` for any other content."""
+    document = parse_object(content)
+    assembly = GraphAssembly(checked_object(document.get("data"), "'data'"))
+    elements = checked_object(document.get("elements"), "'elements'")
+    for node in _data_of(elements, "nodes"):
+        assembly.add_node(_identity(node.get("id")), read_fields(node, ["id"]))
+    for edge in _data_of(elements, "edges"):
+        assembly.add_edge(_identity(edge.get("source")), _identity(edge.get("target")))
+    return assembly.graph
+
+
+def _data_of(elements: JsonObject, group: str) -> Iterator[JsonObject]:
+    # cytoscape.js itself writes no list for a group that is empty
+    for element in checked_list(elements.get(group, []), f"'{group}'"):
+        yield checked_object(checked_object(element, "an element").get("data"), "the data of an element")
+
+
+def _identity(value: object) -> object:
+    return xml_unescaped(value) if type(value) is str else value
+
+
+# -------------------- JSON-LD
+
+
+BASE = "urn:modulekg:"
+RELATIONS = ("contains", "feeds", "calls", "runs", "uses", "trains", "isA", "subclassOf")
+TYPES = {
+    "Module": "schema:SoftwareSourceCode", "Model": "schema:SoftwareSourceCode", "DataSet": "schema:Dataset",
+    "User": "schema:Person", "Job": "schema:CreateAction",
+}  # fmt: skip
+_TERMS = {"contains": "schema:hasPart", "uses": "schema:object", "trains": "schema:result"}
+CONTEXT: Mapping[str, object] = {
+    "@version": 1.1,
+    "@vocab": f"{BASE}terms:",
+    "schema": "https://schema.org/",
+    "name": "schema:name",
+    **{name: {"@type": "@json"} for name in sorted(STRUCTURED_ATTRIBUTES - set(RELATIONS))},
+    **{name: {"@id": _TERMS.get(name, f"{BASE}terms:{name}"), "@type": "@id"} for name in RELATIONS},
+}
+
+
+def jsonld(graph: GraphLike) -> Iterator[str]:
+    """JSON-LD: a node object per node, whose relations are lists of the ids of other nodes."""
+    yield f'{{"@context": {json_line(CONTEXT)},'
+    yield json_line(header(graph))[1:-1] + ", " + '"@graph": ['
+    iris = {key: _iri(key, data.get("type", "Module")) for key, data in graph.nodes.items()}
+    yield from comma_separated(_node(graph, iris, key, data) for key, data in graph.nodes.items())
+    yield "]}"
+
+
+def _node(graph: GraphLike, iris: dict[str, str], key: str, data: Attributes) -> str:
+    kind = data.get("type", "Module")
+    links: dict[str, list[str]] = defaultdict(list)
+    for end, edge in graph.adj[key].items():
+        for relation in _relations(edge):
+            links[relation].append(iris[end])
+    types = [kind, TYPES[kind]] if kind in TYPES else [kind]
+    return object_text({"@id": iris[key], "@type": types}, {**data, "type": None}, links)
+
+
+def _relations(edge: Attributes) -> list[str]:
+    found = {edge.get("type"), *edge}
+    return [relation for relation in RELATIONS if relation in found]
+
+
+def _iri(key: str, kind: str) -> str:
+    name = key.removeprefix(f"{kind}:")
+    if not (name.isascii() and name.isalnum()):
+        name = quote(name.encode("utf-8", "surrogatepass"), safe="")
+    return f"{BASE}{kind}:{name}"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_jsonld(content: bytes) -> nx.DiGraph:
+    """The graph that `jsonld` wrote; raises `GraphFileError` for any other content."""
+    document = parse_object(content)
+    assembly = GraphAssembly(document)
+    links: list[tuple[str, object]] = []
+    for node in checked_list(document.get("@graph"), "'@graph'"):
+        if type(node) is not dict:
+            raise GraphFileError(f"a node is a {type(node).__name__}, not an object")
+        key = _key_of_iri(node.get("@id"))
+        assembly.add_node(key, {"type": _type(node), **read_fields(node, ["@id", "@type", "type", *RELATIONS])})
+        for relation in RELATIONS:
+            links += [(key, end) for end in checked_list(node.get(relation, []), f"{relation!r} of a node")]
+    for start, end in links:
+        assembly.add_edge(start, _key_of_iri(end))
+    return assembly.graph
+
+
+def _type(node: JsonObject) -> object:
+    found = node.get("@type")
+    types = found if type(found) is list else [found]
+    return next((kind for kind in types if kind in GRAPH_TYPES), None)
+
+
+def _key_of_iri(iri: object) -> str:
+    if type(iri) is not str or not iri.startswith(BASE):
+        raise GraphFileError(f"a node's '@id' is {describe_value(iri)}, not one that begins with {BASE!r}")
+    kind, _, name = iri.removeprefix(BASE).partition(":")
+    try:
+        return node_key(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
+    except ValueError:
+        raise GraphFileError(f"a node's '@id' is {printable(iri)!r}, whose end is no UTF-8") from None
