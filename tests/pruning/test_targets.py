@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.pruning.plan.corrections.size_constraints import SizeConstraint, solve
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection
 from modulekg_widgets.engine.pruning.plan.sizes import operator_costs
