@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from axes import transformers_models
-from axes.zoo import family, float_models, timm_families, zoo_case
+from models import transformers_models
+from models.zoo import family, float_models, timm_families, zoo_case
 from sampling import sampled
 
 nightly = pytest.mark.nightly

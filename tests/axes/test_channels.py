@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import frozen, proved, slices
+from checks.axes import frozen, proved, slices
 from modulekg_widgets.engine.axes.terms import index_semantics
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 
 
 class Small(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.axes.proof import operator_proofs as proved_module
 from modulekg_widgets.engine.axes.proof.operator_proofs import prove, unproved_axes
 from modulekg_widgets.engine.axes.terms.call import Call, Dims

@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 
 import modulekg_widgets as mk
-from axes.random_models import SIZE, Builder, Channels, builders
+from models.random_models import SIZE, Builder, Channels, builders
 from modulekg_widgets.engine.axes.terms.algebra import PRODUCT, SUM, Term, find, flattened_parts
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]

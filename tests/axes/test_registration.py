@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import frozen, seeded
+from checks.axes import frozen
+from models import seeded
 
 _count = itertools.count()
 

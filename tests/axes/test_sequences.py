@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from axes.checks import frozen, proved, slices
+from checks.axes import frozen, proved, slices
 from models.shared_weights import TiedResidual
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import proved, seeded
+from checks.axes import proved
+from models import seeded
 from modulekg_widgets.engine.operators.traits import operators_with
 
 READERS = operators_with("triangle")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.axes.proof.verify import NOT_PROVED, PROVED, WRONG
 from modulekg_widgets.engine.axes.terms.algebra import find
 

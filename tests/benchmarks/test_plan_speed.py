@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
-from axes.zoo import float_models, zoo_case
+from models import transformers_models
 from models.recurrent import SequenceTagger
+from models.zoo import float_models, zoo_case
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 TIMES, SECONDS = 10, 5.0  # a plan takes at most so many traces, and so long below SMALL parameters

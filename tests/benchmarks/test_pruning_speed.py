@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]

@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from axes.zoo import float_models, zoo_case
 from benchmarks.figures import collected
+from models.zoo import float_models, zoo_case
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.tracing.trace import trace_dataflow

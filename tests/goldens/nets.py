@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from axes import transformers_models
+from models import transformers_models
 
 
 class Residual(nn.Module):

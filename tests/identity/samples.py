@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from itertools import count
 from typing import Any
 
@@ -13,9 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from cases.nasty_modules import NASTY
-from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
-from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
+from checks.model_state import modules_of
 
 _cells = count()
 
@@ -54,42 +51,6 @@ def run_cell(source: str, name: str = "__main__", with_source: bool = True) -> d
     namespace: dict[str, Any] = {"__name__": name, "nn": nn, "torch": torch}
     exec(compile(source, file, "exec"), namespace)
     return namespace
-
-
-@cache
-def zoo_model(name: str) -> nn.Module:
-    """A torchvision model without memory for its weights; not to be changed, since tests share it."""
-    with meta_weights():
-        return torchvision_builders()[name]()
-
-
-@cache
-def _built_once(name: str) -> nn.Module:
-    return NASTY[name]["make"]()
-
-
-def nasty_module(name: str) -> nn.Module:
-    """A module of the cases; the one that takes seconds to build is built once, since no test changes it."""
-    return _built_once(name) if name == "wide_100k" else NASTY[name]["make"]()
-
-
-def forget_built() -> None:
-    """Lets go of it."""
-    _built_once.cache_clear()
-
-
-def modules_of(model: nn.Module) -> Iterator[nn.Module]:
-    """All modules by a walk of its own, which needs no method of theirs."""
-    seen: set[int] = set()
-    waiting: list[Any] = [model]
-    while waiting:
-        module = waiting.pop()
-        if module is None or id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield module
-        if not isinstance(module, torch.jit.ScriptModule):
-            waiting.extend(nn.Module.__dict__["__dict__"].__get__(module).get("_modules", {}).values())
 
 
 def trace_of(model: nn.Module) -> list[Any]:

@@ -7,7 +7,8 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import Holder, Outer, zoo_model
+from identity.samples import Holder, Outer
+from models.zoo import zoo_model
 from modulekg_widgets.engine.identity.diff import HierarchyDiff, Pair
 
 

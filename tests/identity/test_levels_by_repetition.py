@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.transformers_models import CASES
-from identity.samples import zoo_model
+from models.transformers_models import CASES
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.knowledge.facts.records import model_record
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import forget_built, nasty_module
+from models.nasty import forget_built, nasty_module
 
 pytestmark = pytest.mark.usefixtures("built_once")
 SLOW = 20.0  # seconds for the entries that say so; 5 for all others

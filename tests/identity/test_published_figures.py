@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 

@@ -12,7 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module, zoo_model
+from models.nasty import nasty_module
+from models.zoo import zoo_model
 from modulekg_widgets.engine.identity.encoding.module_digests import BATCH_SIZE
 from modulekg_widgets.engine.identity.fingerprint import Identities, fast_tree_digest
 from modulekg_widgets.engine.identity.walk import walk

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode, ModelRecord, StructureNode, model_record
 

@@ -17,9 +17,9 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import zoo_model
 from knowledge.exchanged import WRITTEN, everything, exactly
 from knowledge.graphs import zoo_contents
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import GraphFileError, UnknownNameError, UnwritableFileError
 from modulekg_widgets.engine.knowledge.exchange import export_contents, exporters, read_contents
 from modulekg_widgets.engine.knowledge.exchange.export_formats import COLUMNS, csv_cell

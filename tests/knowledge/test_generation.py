@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
 from knowledge.zoo_contents import SMALL, contents_of, small_contents, small_predictor
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, first_working_call, meta_call

@@ -15,7 +15,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cli.sample_models import broken, make_small, needs_numbers
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.knowledge.facts.records import model_record
 from modulekg_widgets.engine.knowledge.facts.traced import add_cost
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
 from knowledge.zoo_contents import contents_of, job, small_contents, small_predictor, traced, zoo_record
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import model_record

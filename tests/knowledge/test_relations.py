@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from identity.samples import zoo_model
 from knowledge.graphs import FEW, contents_of, key, made_up, zoo_contents
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.knowledge.analysis.module_types import (
     ABSENT,

@@ -13,8 +13,8 @@ from sqlalchemy import text
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
 from knowledge.writers import network, write_models
+from models.zoo import zoo_model
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import ModelNode
 

@@ -14,8 +14,8 @@ from torch import nn
 from tqdm import tqdm
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
 from knowledge.zoo_contents import DATASETS, contents_of, small_contents, small_predictor
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.facts.records import model_record

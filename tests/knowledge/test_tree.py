@@ -7,7 +7,8 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import Outer, zoo_model
+from identity.samples import Outer
+from models.zoo import zoo_model
 
 ZOO = [
     "resnet152",

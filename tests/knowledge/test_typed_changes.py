@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import PredictionError
 from modulekg_widgets.engine.knowledge.suggestion.candidates import first_working_call, meta_call
 from modulekg_widgets.engine.knowledge.suggestion.costs import domination_counts, pareto_front

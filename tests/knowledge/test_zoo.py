@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.errors import IndexingError, UnknownNameError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from identity.samples import zoo_model
+from models.zoo import zoo_model
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.prediction.data.features import with_flops

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
 from migration.tables import Row, Table
+from models.zoo import zoo_model
 
 modulekg = Table("Coming from ModuleKG")
 # fmt: off

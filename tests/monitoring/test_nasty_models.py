@@ -15,7 +15,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from models.nasty import nasty_module
 from modulekg_widgets.engine.monitoring.hooks.observation import first_tensor
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from monitoring.surroundings import contents, hook_count, identities, own_metrics, process_state

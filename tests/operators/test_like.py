@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.importance.members import gains
 from modulekg_widgets.engine.pruning.nni.conflicts import conflicts, fix_conflicts
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate

@@ -13,12 +13,13 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module, zoo_model
+from checks.model_state import surroundings, unchanged
 from models.functional import Lambda
+from models.nasty import nasty_module
+from models.zoo import zoo_model
 from modulekg_widgets.engine.playback import player as playback
 from modulekg_widgets.engine.playback import steps as playing
 from modulekg_widgets.engine.playback.player import Playback
-from tracing.samples import surroundings, unchanged
 
 
 def small_cnn() -> nn.Sequential:

@@ -12,10 +12,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from checks.model_state import surroundings, unchanged
 from models.functional import Lambda
+from models.nasty import nasty_module
 from modulekg_widgets.engine.errors import CutError, TraceError
-from tracing.samples import surroundings, unchanged
 
 COLUMNS = ["module", "time_ms", "memory", "flops", "flops_per_s"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 
 

@@ -10,8 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from axes import transformers_models, zoo
-from axes.checks import seeded
+from models import seeded, transformers_models, zoo
 from models.recurrent import SequenceClassifier
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

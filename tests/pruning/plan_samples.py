@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 
 
 class Settings:

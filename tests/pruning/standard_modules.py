@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from pruning.battery import differs, state_of
 
 Make = Callable[[], nn.Module]

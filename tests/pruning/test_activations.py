@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from models.recurrent import SequenceClassifier
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian

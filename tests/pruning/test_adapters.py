@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from pruning.standard_modules import CASES, COMPOSED, Case, Within, case, made_again, pruned, said_by
 
 # a third dimension and a second form of the same call are for the night

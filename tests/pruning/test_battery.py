@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from axes import transformers_models
-from axes.test_architectures import timm_families
-from axes.zoo import float_models, zoo_case
+from models import transformers_models
+from models.zoo import float_models, timm_families, zoo_case
 from pruning.battery import pruned
 from sampling import sampled
 

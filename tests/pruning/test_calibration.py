@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.activations import Activation
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from models.recurrent import SequenceTagger
 from pruning.edits_of_cut import state_of
 from pruning.test_recalibrate import plan_of

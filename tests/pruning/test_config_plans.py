@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from pruning.saving.fresh import answers, ask
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.nni.conflicts import Conflict, conflicts, fix_conflicts
 from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
 from pruning.mask_samples import Dense, Depthwise, Grouped, Masks, Residual, channels, image, rows, trained

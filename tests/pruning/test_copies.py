@@ -14,7 +14,7 @@ from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.errors import CutError
 from pruning.edits_of_cut import Small, bytes_of, state_of, step, trained
 from pruning.test_recalibrate import data, plan_of

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, BNScale, Random
 from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK_SIZE, marginals, positions_of

@@ -16,7 +16,7 @@ from torch.nn import utils
 from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from models.recurrent import SequenceTagger
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from pruning.edits_of_cut import (

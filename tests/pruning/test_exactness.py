@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
-from axes.random_models import SIZE, Builder, builders
-from axes.zoo import family, float_models, zoo_case
+from models import transformers_models
+from models.random_models import SIZE, Builder, builders
+from models.zoo import family, float_models, zoo_case
 from modulekg_widgets.engine.axes.proof.double_precision import rescaled
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import PlanCandidate
 from modulekg_widgets.engine.pruning.plan.dry_run.masked_reference import output_error

@@ -11,7 +11,7 @@ import torch
 from scipy.stats import rankdata
 
 import modulekg_widgets as mk
-from axes.expert_models import SIZES
+from models.expert_models import SIZES
 
 WORDS, LENGTH, EXPERTS, STEPS = 60, 12, 12, 200
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import expert_models
+from models import expert_models
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.errors import CutError
 

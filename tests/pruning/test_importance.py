@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from models.shared_weights import TiedResidual
 from modulekg_widgets.engine.errors import CutError, DuplicateNameError, UnknownNameError
 from modulekg_widgets.engine.pruning.importance.activations import Activation

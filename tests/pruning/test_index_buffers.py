@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import proved, seeded
+from checks.axes import proved
+from models import seeded
 
 SHUFFLE = [3, 1, 0, 2, 7, 6, 5, 4]
 SOME = [4, 2, 7]

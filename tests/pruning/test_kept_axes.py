@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 
 
 class WithHelper(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.residual import ResidualMLP
 from modulekg_widgets.engine.errors import CutError, TraceError
 from modulekg_widgets.engine.profiling import timing
@@ -20,7 +21,6 @@ from modulekg_widgets.engine.pruning.plan import planner
 from modulekg_widgets.engine.pruning.plan.targets import target_solver
 from modulekg_widgets.engine.pruning.plan.targets.latency_search import LatencySearch, Proposal
 from pruning.target_samples import Net, left, three_layers
-from tracing.samples import unchanged
 
 
 def comparison(share: float, before: float = 10.0) -> LatencyComparison:

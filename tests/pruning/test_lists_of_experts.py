@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.lists_of_experts import OF_ALL, OTHERS, SHARED_OUT, Expert, Mixture, Net
+from models.lists_of_experts import OF_ALL, OTHERS, SHARED_OUT, Expert, Mixture, Net
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.criteria import L2

@@ -12,7 +12,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.masking import mask

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.nni.mask_files import load_masks, read_masks
 from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
 from pruning.mask_samples import Depthwise, Grouped, Residual, channels, image, rows, trained

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.deprecation import ModuleKGDeprecationWarning
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.pruning.importance.members import reading_dims, scoring_weights

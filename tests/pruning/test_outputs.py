@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 
 
 class Several(nn.Module):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.adapters import LayerSizes, adapters
 from pruning.battery import differs, state_of
 from pruning.standard_modules import pruned

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import proved, seeded
+from checks.axes import proved
+from models import seeded
 
 Pair = namedtuple("Pair", ["table", "name"])
 GONE = [0, 3, 4]

@@ -16,7 +16,7 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.plan.saved import plan_file
 from pruning.battery import differs, state_of
 from pruning.plan_samples import PLANS, ROWS, content, planned

@@ -15,7 +15,7 @@ from torch.optim.swa_utils import update_bn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.errors import CutError
 from pruning.edits_of_cut import Small, state_of, step, trained
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from models.recurrent import SequenceTagger
 from models.residual import ResidualLinear
 from modulekg_widgets.engine.pruning.cut.cut import cut

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.errors import CutError, UnknownAxisError
 from modulekg_widgets.engine.pruning.importance.regularization import GroupLasso, group_lasso
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError, UnknownNameError
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Taylor
 from modulekg_widgets.engine.pruning.schedule import PruningSchedule

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import modulekg_widgets as mk
-from axes.checks import seeded
+from models import seeded
 from modulekg_widgets.engine.pruning.nni.conflicts import fix_conflicts
 from modulekg_widgets.engine.pruning.nni.mask_inference import infer_masks
 from modulekg_widgets.engine.pruning.nni.speedup import speedup

@@ -11,7 +11,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.pruning.plan.corrections.constraint_solver import solve_constraints
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 from modulekg_widgets.engine.pruning.plan.sizes import operator_costs

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import modulekg_widgets as mk
-from axes.checks import proved, seeded
+from checks.axes import proved
+from models import seeded
 
 
 def _by_size(module: Any, y: Tensor) -> Tensor:

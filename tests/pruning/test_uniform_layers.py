@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from models.residual import ResidualMLP
 from modulekg_widgets.engine.errors import CutError, UnknownNameError
 from modulekg_widgets.engine.pruning.plan.planner import Planner

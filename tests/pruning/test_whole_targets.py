@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from pruning.test_targets import NEAR, off
 
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.zoo import zoo_case
+from checks.model_state import unchanged
 from models.functional import Lambda
+from models.zoo import zoo_case
 from rewriting.samples import Block, net
-from tracing.samples import unchanged
 
 find_chains = mk.rewrite.find_chains
 RELU = "function_modules.relu_0"

@@ -12,9 +12,9 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import differences, snapshot, unchanged
 from models.functional import Lambda
 from rewriting.samples import net
-from tracing.samples import differences, snapshot, unchanged
 
 rw = mk.rewrite
 function_modules = rw.function_modules

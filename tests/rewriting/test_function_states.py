@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from rewriting.samples import net
-from tracing.samples import unchanged
 
 rw = mk.rewrite
 function_modules = rw.function_modules

@@ -12,12 +12,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
-from axes.zoo import float_models, zoo_case
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from checks.model_state import unchanged
 from models.functional import Lambda
+from models.nasty import nasty_module
+from models.zoo import float_models, zoo_case
 from rewriting.samples import net
-from tracing.samples import unchanged
 
 rw = mk.rewrite
 function_modules = rw.function_modules

@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
-from axes.zoo import zoo_case
+from checks.model_state import differences, snapshot, unchanged
 from models.functional import Lambda
+from models.zoo import zoo_case
 from rewriting.samples import Block, Net, net
-from tracing.samples import differences, snapshot, unchanged
 
 rw = mk.rewrite
 

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import modulekg_widgets as mk
-from identity.samples import zoo_model
+from checks.model_state import unchanged
+from models.zoo import zoo_model
 from rewriting.samples import Block, Net, net
-from tracing.samples import unchanged
 
 get, set_, find = mk.rewrite.get, mk.rewrite.set, mk.rewrite.find
 

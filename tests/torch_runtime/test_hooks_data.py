@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from tracing.samples import unchanged
+from checks.model_state import unchanged
 
 WRITTEN: list[Any] = []
 CALLS = 0

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from modulekg_widgets.engine.errors import ModelInUseError
 from modulekg_widgets.engine.torch_runtime.threads import current_use
 from torch_runtime.halting import Gate, Halted
-from tracing.samples import unchanged
 
 
 def model_at(gate: Gate) -> nn.Sequential:

@@ -13,12 +13,12 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.identity.folding import hyperparameters
 from modulekg_widgets.engine.playback.player import Playback
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import UNREGISTERED
-from tracing.samples import unchanged
 
 
 def net(**attributes: Any) -> nn.Module:

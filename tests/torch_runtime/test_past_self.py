@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
-from tracing.samples import unchanged
 
 TABLES: dict[int, torch.Tensor] = {}
 LOG: list[int] = []

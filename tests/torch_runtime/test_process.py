@@ -19,8 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import _get_current_function_mode_stack
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
-from tracing.samples import unchanged
 
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object], Any]] = {
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled, False),

@@ -17,11 +17,11 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.rng import ReproducibleDraws, process_states, with_isolated_rng
-from tracing.samples import unchanged
 
 X = torch.full((3, 4), 0.5)
 DRAWS: dict[str, Any] = {

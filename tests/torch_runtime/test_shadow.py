@@ -20,10 +20,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from checks.model_state import unchanged
 from models.functional import Lambda
+from models.nasty import nasty_module
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow
-from tracing.samples import unchanged
 
 
 def net() -> nn.Sequential:

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import Shadow
-from tracing.samples import unchanged
 
 
 def net() -> nn.Sequential:

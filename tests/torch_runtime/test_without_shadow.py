@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from modulekg_widgets.engine.errors import ModelInUseError
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from torch_runtime.halting import Gate, Halted
-from tracing.samples import unchanged
 
 
 class PastSelf(nn.Module):

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from models.functional import Lambda
 from modulekg_widgets.engine.operators import formulas
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators

@@ -11,9 +11,9 @@ from torch import nn
 from torchvision import models
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
-from tracing.samples import unchanged
 from tracing.test_writes import assert_consistent
 
 Tensor = torch.Tensor

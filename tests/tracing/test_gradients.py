@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from modulekg_widgets.engine.errors import TraceError
-from tracing.samples import unchanged
 
 grad = torch.autograd.grad
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
-from tracing.samples import unchanged
 
 Tensor = torch.Tensor
 Pair = namedtuple("Pair", "left right")

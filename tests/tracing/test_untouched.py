@@ -14,10 +14,10 @@ from torch import nn
 
 import modulekg_widgets as mk
 from cases.nasty_modules import NASTY
-from identity.samples import nasty_module
+from checks.model_state import surroundings, unchanged
 from models.functional import Lambda
+from models.nasty import nasty_module
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_memory
-from tracing.samples import surroundings, unchanged
 
 MODES = [None, True, False]
 

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import surroundings, unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.operators.user_operators import UserOperator, user_operators
-from tracing.samples import surroundings, unchanged
 
 Tensor = torch.Tensor
 

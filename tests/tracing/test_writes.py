@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.torch_runtime.pytree import leaves, tensors
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 from modulekg_widgets.engine.tracing.execution import fill_values, run_operator
 from modulekg_widgets.engine.tracing.trace import trace_dataflow
-from tracing.samples import unchanged
 
 Tensor = torch.Tensor
 

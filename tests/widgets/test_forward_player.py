@@ -15,12 +15,12 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from modulekg_widgets.engine.playback import player as playback
 from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.widgets import forward_player
 from modulekg_widgets.widgets.forward_player import ForwardPlayer
 from modulekg_widgets.widgets.shared import base
-from tracing.samples import unchanged
 from widgets.forward_samples import FOLDER, HOSTILE, INPUT, golden_passes, residual, stops
 
 

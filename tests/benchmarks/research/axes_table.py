@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # as pytest's `pythonpath` does
 
 import modulekg_widgets as mk
-from axes.zoo import float_models, zoo_case
+from models.zoo import float_models, zoo_case
 from modulekg_widgets.engine.axes.proof.verify import Verification
 
 

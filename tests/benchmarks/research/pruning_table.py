@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from axes.zoo import float_models, zoo_case
+from models.zoo import float_models, zoo_case
 from pruning.battery import HEAD, Row, pruned
 
 

@@ -23,7 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # as pytest's `pythonpath` does
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from pruning.saving.fresh import TIMM, answers, ask, timm_case
 
 WAYS: dict[str, dict[str, Any]] = {"ratio": {"ratio": 0.5}, "blocks": {"blocks": 0.25}}

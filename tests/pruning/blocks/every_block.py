@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.transformers_models import CASES, build
-from axes.zoo import float_models, timm_families, zoo_case
+from models.transformers_models import CASES, build
+from models.zoo import float_models, timm_families, zoo_case
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.pruning.cut.edits import is_plain_object
 from modulekg_widgets.engine.residuals.blocks import block_parameters

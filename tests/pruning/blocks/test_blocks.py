@@ -14,7 +14,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.transformers_models import build
+from models.transformers_models import build
 from modulekg_widgets.engine.errors import CutError
 
 

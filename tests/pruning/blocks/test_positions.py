@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.transformers_models import build
+from models.transformers_models import build
 from pruning.blocks.test_blocks import Residual
 
 Tensor = torch.Tensor

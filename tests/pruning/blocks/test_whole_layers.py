@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes.transformers_models import build
+from models.transformers_models import build
 from modulekg_widgets.engine.errors import TraceError, UnknownPathError
 from pruning.blocks.test_blocks import Iterated, PostNorm, paths
 

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from pruning.saving.fresh import TIMM, TIMM_IN_CI, answers, ask, timm_case
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]

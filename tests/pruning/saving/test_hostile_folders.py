@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from pruning.saving.hostile_folders import CONFIGURED, EVERY, MARK, WITHOUT_BLOCKS, Spoil, changed, pickled
 
 SECONDS = 20  # for a folder, on a machine under load

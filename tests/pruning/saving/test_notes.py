@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from modulekg_widgets.engine.pruning.cut.notes import KEY
 
 

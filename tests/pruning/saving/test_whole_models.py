@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import modulekg_widgets as mk
-from axes import transformers_models
+from models import transformers_models
 from pruning.saving import own_models
 from sampling import sampled
 

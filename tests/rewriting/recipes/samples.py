@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from axes.zoo import zoo_case
+from models.zoo import zoo_case
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 
 # the parts of a detector whose outputs do not depend on an order of nearly equal scores

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from checks.model_state import surroundings, unchanged
 from modulekg_widgets.engine.errors import NotAModuleError, RewritingError
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.rewriting.recipes.low_rank import low_rank
@@ -17,7 +18,6 @@ from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
 from modulekg_widgets.engine.rewriting.undo import Recipe
 from rewriting.recipes.samples import images, net, outputs
-from tracing.samples import surroundings, unchanged
 
 RECIPES: dict[str, Callable[..., Any]] = {
     "fold_conv_bn": lambda model: fold_conv_bn(model, images()),

@@ -14,8 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrizations, prune
 
 import modulekg_widgets as mk
-from axes.zoo import float_models
+from checks.model_state import unchanged
 from models.functional import Lambda
+from models.zoo import float_models
 from modulekg_widgets.engine.errors import RewritingError
 from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
@@ -32,7 +33,6 @@ from rewriting.recipes.samples import (
     with_statistics,
     zoo_model,
 )
-from tracing.samples import unchanged
 
 EXACT = 1e-5
 SAMPLE = ["resnet18", "mobilenet_v2", "efficientnet_b0", "densenet121", "googlenet", "inception_v3", "r3d_18",

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.low_rank import LowRank, low_rank, merge_low_rank
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs
-from tracing.samples import unchanged
 
 
 def trained(model: Any, seed: int = 0) -> Any:

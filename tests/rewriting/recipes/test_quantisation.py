@@ -13,6 +13,7 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import surroundings, unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
@@ -22,7 +23,6 @@ from modulekg_widgets.engine.rewriting.function_modules.context import function_
 from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model
-from tracing.samples import surroundings, unchanged
 
 CHAINS = (("stem.0", "stem.1", "stem.2"), ("block.conv1", "block.bn1"), ("block.conv2", "block.bn2"), ("head",))
 

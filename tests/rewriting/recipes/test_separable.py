@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from checks.model_state import unchanged
 from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
 from rewriting.recipes.samples import Net, copies, error, images, net, outputs
-from tracing.samples import unchanged
 
 SETTINGS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], tuple[int, ...]]] = {
     "plain": (nn.Conv2d, {}, (2, 5, 9, 9)),

@@ -1,4 +1,4 @@
-"""What the tests of tracing share: a copy of all that a trace must not change, and small models."""
+"""A copy of all that a look at a model must not change, in the model and in the process, to compare with."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
-
-from identity.samples import modules_of
 
 GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_forward_hooks_always_called",
                 "_global_forward_hooks_with_kwargs", "_global_backward_hooks")  # fmt: skip
@@ -75,6 +73,20 @@ def tensor_facts(tensor: torch.Tensor) -> Any:
     gradient = None if tensor.grad is None else (id(tensor.grad), tensor.grad.numpy().tobytes())
     data = tensor.detach().resolve_conj().numpy().tobytes() if tensor.numel() < 1_000_000 else None
     return tuple(tensor.shape), tensor.stride(), tensor.data_ptr(), version, tensor.requires_grad, gradient, data
+
+
+def modules_of(model: nn.Module) -> Iterator[nn.Module]:
+    """All modules by a walk of its own, which needs no method of theirs."""
+    seen: set[int] = set()
+    waiting: list[Any] = [model]
+    while waiting:
+        module = waiting.pop()
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield module
+        if not isinstance(module, torch.jit.ScriptModule):
+            waiting.extend(nn.Module.__dict__["__dict__"].__get__(module).get("_modules", {}).values())
 
 
 def snapshot(model: nn.Module, *others: Any) -> list[Any]:

@@ -1,13 +1,15 @@
-"""Inputs for torchvision's models, by the part of torchvision that they come from, as small as they may be."""
+"""Models of torchvision and timm by name, and the smallest inputs that torchvision's take."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from modulekg_widgets.engine.knowledge.zoo.meta_weights import meta_weights
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 
 
@@ -72,3 +74,10 @@ def timm_families() -> dict[str, str]:
     return {
         part: next(name for hint in hints for name in names if hint in name) for part, names in sorted(every.items())
     }
+
+
+@cache
+def zoo_model(name: str) -> nn.Module:
+    """A torchvision model without memory for its weights; not to be changed, since tests share it."""
+    with meta_weights():
+        return torchvision_builders()[name]()

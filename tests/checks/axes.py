@@ -1,10 +1,9 @@
-"""What the tests of this folder share: tracing with proof, and slices in a form that is easy to write down."""
+"""A trace whose axes are proved, and slices in a form that is easy to write down."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 import modulekg_widgets as mk
@@ -32,10 +31,3 @@ def frozen(graph: mk.DataflowGraph, name: str, dim: int) -> str:
     reason = graph.axes[name, dim].frozen
     assert reason is not None, f"{name}[{dim}] is free"
     return reason
-
-
-def seeded(build: Any) -> Any:
-    """What `build` makes under a fixed seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return build()
