@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { canDraw, oneLine } from "../../shared/base/canvas";
-import { button, Disposers, el, listen, nameSpan, setAttribute, keyLine } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute, keyLine, setRole } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
@@ -105,8 +105,7 @@ export class FrequencyChart {
     this.ranks = rankedUses(data);
     this.laws = laws(data);
     this.chart.tabIndex = 0;
-    this.chart.setAttribute("role", "application");
-    this.chart.setAttribute("aria-label", "Uses by rank: arrow keys go from structure to structure, Enter selects");
+    setRole(this.chart, "application", "Uses by rank: arrow keys go from structure to structure, Enter selects");
     this.chart.setAttribute("aria-keyshortcuts", "ArrowLeft ArrowRight Home End Enter");
     this.said.setAttribute("role", "status");
     this.mark.hidden = true;
@@ -125,8 +124,7 @@ export class FrequencyChart {
   }
 
   private addControls(): void {
-    this.scales.setAttribute("role", "group");
-    this.scales.setAttribute("aria-label", "Axes");
+    setRole(this.scales, "group", "Axes");
     for (const [name, text] of [
       ["log", "Log–log"],
       ["linear", "Linear"]
