@@ -1,4 +1,4 @@
-// The side panel: what the kernel of the focused notebook has, in lists, with what can be done about each.
+// The side panel of JupyterLab: lists of the objects in the focused notebook's kernel, with the actions on each.
 
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";

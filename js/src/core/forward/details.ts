@@ -1,4 +1,4 @@
-// Details of the current step: shapes or the question for them, statistics, and the largest outputs.
+// Details of the current step: shapes (or the quiz about them), statistics, and the largest outputs.
 
 import { button, el, listen, nameSpan, Part } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";

@@ -22,7 +22,7 @@ import {
 } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
-import { DISCONNECTED, NO_DATA, prepareHost } from "../shared/ui/status";
+import { DISCONNECTED, NO_DATA, prepareHost } from "../shared/ui/widget_frame";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";

@@ -6,7 +6,7 @@ import { DiffView } from "./diff_view";
 import { FileNotice, TraceNotice } from "./parts/notices";
 import { comparedOf } from "../shared/model/differences";
 import { Disposers, el, isField, box } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/status";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/model/hierarchy";

@@ -8,7 +8,7 @@ import "../../../style/toolbar.css";
 import "../../../style/tree.css";
 import { button, Disposers, el, isField, box } from "../shared/ui/dom";
 import type { CameraPose } from "../shared/stage/viewport";
-import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/status";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
 import { counted, exactNumber } from "../shared/base/format";
 import { readTheme, watchTheme } from "../shared/stage/theme";
 import { Knowledge } from "./data/knowledge";

@@ -1,4 +1,4 @@
-// The matrix of how much each two models have in common, on a canvas as large as what is in view.
+// Overlap matrix: what each two models have in common, drawn on a canvas as large as what is in view.
 
 import { PALETTE } from "../../generated/palette";
 import { canDraw, measurer, oneLine, pixelRatio, truncated, fontOf, type Measure } from "../shared/base/canvas";

@@ -1,10 +1,10 @@
-// The whole editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
+// The mask editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
 
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, NO_DATA, prepareHost, showMessage } from "../shared/ui/status";
+import { clearHost, drawOrShowError, NO_DATA, prepareHost, showMessage } from "../shared/ui/widget_frame";
 import { watchTheme } from "../shared/stage/theme";
 import { Actions } from "./panels/actions";
 import { CellLegend } from "./cells/cell_legend";

@@ -16,7 +16,7 @@ import {
   setRole,
   box
 } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/status";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
 import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";

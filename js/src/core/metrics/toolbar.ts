@@ -4,7 +4,7 @@ import { button, Debounced, el, listen, option, icon, Part, setRole, field, chec
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted, exactNumber } from "../shared/base/format";
-import { DISCONNECTED } from "../shared/ui/status";
+import { DISCONNECTED } from "../shared/ui/widget_frame";
 import type { MetricData } from "./data/metric_data";
 
 const VIEWS: readonly [PanelView, string][] = [

@@ -1,4 +1,4 @@
-// The side panel of a model graph: everything that is known of the selected module.
+// The side panel of a model graph: facts about the selected module.
 
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";

@@ -13,7 +13,7 @@ import {
 import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { ModulePanel } from "./module_panel";
-import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/status";
+import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
 import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
 

@@ -1,4 +1,4 @@
-// The parts that side panels are built of.
+// Elements of side panels: facts, sections, tables, folded lists and copy buttons.
 
 import { copyText, el, iconButton, nameSpan } from "../shared/ui/dom";
 import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";

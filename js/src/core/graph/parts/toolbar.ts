@@ -1,4 +1,4 @@
-// The toolbar of a graph, the legend of colors, and the way to the selected module.
+// The toolbar of a graph, its color legend, and the breadcrumb of the selected module.
 
 import "../../../../style/toolbar.css";
 import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";

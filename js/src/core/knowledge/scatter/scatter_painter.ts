@@ -1,4 +1,4 @@
-// The painter of a scatter: axes, dots, the front of the best, and names where there is room; and what chooses the axes.
+// The painter of a scatter plot: axes, dots, the Pareto front and names where there is room; and the controls of its axes.
 
 import { truncated, fontOf, type Measure, oneLine } from "../../shared/base/canvas";
 import { mix } from "../../shared/stage/theme";

@@ -1,4 +1,4 @@
-// The side panel of an explorer: everything that is known of what is selected; with nothing selected, of the whole graph.
+// The side panel of an explorer: facts about the selection or, without one, about the whole graph.
 
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber, shortNumber, counted } from "../../shared/base/format";

@@ -1,4 +1,4 @@
-// The cost of a ratio beside its slider: the curve to choose it by, where its figures are from, and the buttons for both.
+// The loss curve beside the ratio's slider: estimated loss against FLOPs left, its source, and the buttons that measure it.
 
 import { button, Disposers, el, listen, setAttribute, svg, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";

@@ -16,7 +16,7 @@ import {
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
-import { DISCONNECTED } from "../../shared/ui/status";
+import { DISCONNECTED } from "../../shared/ui/widget_frame";
 import type { Action } from "../session/session";
 import { exactNumber } from "../../shared/base/format";
 import type { Amount } from "../draft/counters";

@@ -1,4 +1,4 @@
-// The list of what can be removed: blocks, free axes and frozen ones, of which only the rows near the view are in the page.
+// The list of axes and blocks with a row for each, free axes before frozen ones; only rows near the view are in the page.
 
 import { button, Disposers, el, icon, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
