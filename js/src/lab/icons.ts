@@ -1,4 +1,4 @@
-// The icon of the panel, the tabs and the files.
+// Icons of the side panel, the tabs and the files.
 
 import { LabIcon } from "@jupyterlab/ui-components";
 import { MODULE } from "../generated/version";

@@ -1,9 +1,9 @@
-// The side panel: what the kernel of the focused notebook has, in lists, with what can be done about each.
+// The side panel of JupyterLab: lists of the objects in the focused notebook's kernel, with the actions on each.
 
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { CommandRegistry } from "@lumino/commands";
 import { Widget } from "@lumino/widgets";
-import { button, el, nameSpan, icon } from "../core/shared/ui/dom";
+import { button, el, nameSpan, icon, setRole } from "../core/shared/ui/dom";
 import { exactNumber, shortNumber } from "../core/shared/base/format";
 import { COMMANDS } from "./commands";
 import type { Host, Hosts } from "./kernel/hosts";
@@ -41,8 +41,7 @@ export class ObjectPanel extends Widget {
     this.id = PANEL_ID;
     this.addClass("mkg-widget");
     this.addClass("mkg-lab-panel");
-    this.node.setAttribute("role", "region");
-    this.node.setAttribute("aria-label", trans.__("ModuleKG: objects of the kernel"));
+    setRole(this.node, "region", trans.__("ModuleKG: objects of the kernel"));
     this.title.icon = graphIcon;
     this.title.caption = trans.__("ModuleKG: models, plans and trainings of the notebook");
     const refresh = button("mkg-icon-button mkg-lab-refresh", "", trans.__("Look again"));

@@ -2,7 +2,7 @@
 
 import { DOMWidgetView, DOMWidgetModel, unpack_models } from "@jupyter-widgets/base";
 import { liveViews } from "../core/shared/ui/saved_picture";
-import { OutdatedNotice } from "../core/shared/ui/status";
+import { OutdatedNotice } from "../core/shared/ui/widget_frame";
 import type { StateStore } from "../core/shared/base/state_store";
 import "../../style/graph.css";
 import "../../style/panels.css";
@@ -35,6 +35,20 @@ export function channelOf(model: DOMWidgetModel) {
     send: (content: object, taken?: () => void): unknown =>
       model.send(content as never, { iopub: { status: (message: unknown) => whenIdle(message, taken) } })
   };
+}
+
+/** Data that the kernel sends beside the traits. */
+interface Feed {
+  receive(content: unknown, buffers: unknown): void;
+  revive(): void;
+}
+
+/** Gives a feed the messages of a model, and tells it when the kernel answers again. */
+export function connectFeed(model: DOMWidgetModel, feed: Feed): void {
+  model.on("msg:custom", (content: unknown, buffers: unknown) => feed.receive(content, buffers));
+  model.on("comm_live_update", () => {
+    if (model.comm_live) feed.revive();
+  });
 }
 
 function whenIdle(message: unknown, act?: () => void): void {

@@ -5,7 +5,7 @@ import { MapsFeed } from "../core/forward/maps_feed";
 import { createForwardPlayer, type ForwardPlayer } from "../core/forward/player";
 import { RevealedShapes } from "../core/forward/quiz";
 import { type ForwardState, ForwardStore } from "../core/forward/state";
-import { channelOf, modelDefaults, type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./base";
+import { channelOf, connectFeed, modelDefaults, type Binding, BoundView, isCount, isFlag, isTextOrNull } from "./base";
 
 export class ForwardPlayerModel extends DOMWidgetModel {
   // set in initialize(), which the base class calls before field initializers would run
@@ -36,10 +36,7 @@ export class ForwardPlayerModel extends DOMWidgetModel {
     this.shownBy = [];
     this.found = new RevealedShapes();
     this.feed = new MapsFeed(channelOf(this));
-    this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
-    this.on("comm_live_update", () => {
-      if (this.comm_live) this.feed.revive();
-    });
+    connectFeed(this, this.feed);
   }
 }
 

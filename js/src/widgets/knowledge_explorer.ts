@@ -4,7 +4,7 @@ import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { createKnowledgeExplorer, type ViewSnapshot, type KnowledgeExplorer } from "../core/knowledge/explorer";
 import type { StateStore } from "../core/shared/base/state_store";
 import { COLORS, type ExplorerState, ExplorerStore, VIEW_NAMES } from "../core/knowledge/data/state";
-import { type LinkedModel, StructureLink } from "./linked_models";
+import { type LinkedModel, linkedModels, StructureLink } from "./linked_models";
 import { modelDefaults, otherModels, type Binding, BoundView, isText, isTextOrNull, oneOf } from "./base";
 
 export class KnowledgeExplorerModel extends DOMWidgetModel {
@@ -36,10 +36,7 @@ export class KnowledgeExplorerModel extends DOMWidgetModel {
   }
 
   private graphs(): LinkedModel[] {
-    const graphs: unknown = this.get("graphs");
-    return Array.isArray(graphs)
-      ? graphs.filter(graph => typeof (graph as LinkedModel)?.save_changes === "function")
-      : [];
+    return linkedModels<LinkedModel>(this.get("graphs"), "save_changes");
   }
 }
 

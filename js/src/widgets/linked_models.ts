@@ -16,6 +16,11 @@ export interface LinkedModel {
   off(event: string, listener: () => void): unknown;
 }
 
+/** The models of a trait that names others: those that are there, and can do what a link asks of them. */
+export function linkedModels<T>(models: unknown, ability: keyof T): T[] {
+  return Array.isArray(models) ? models.filter(model => typeof (model as T | null)?.[ability] === "function") : [];
+}
+
 /** A structure selected in an explorer is selected in linked model graphs, at its first path, and the other way round. */
 export class StructureLink {
   private graphs: readonly LinkedModel[] = [];

@@ -3,7 +3,7 @@
 import { DOMWidgetModel } from "@jupyter-widgets/base";
 import { bytesOf } from "../core/masks/draft/bit_table";
 import { createMaskEditor, type MaskEditor } from "../core/masks/editor";
-import { GraphLink, type LinkedGraph } from "./linked_models";
+import { GraphLink, type LinkedGraph, linkedModels } from "./linked_models";
 import { Session } from "../core/masks/session/session";
 import { type EditorState, EditorStore } from "../core/masks/session/editor_context";
 import { isObject } from "../core/shared/base/schema";
@@ -142,8 +142,7 @@ export class MaskEditorModel extends DOMWidgetModel {
   }
 
   private graphs(): LinkedGraph[] {
-    const graphs: unknown = this.get("graphs");
-    return Array.isArray(graphs) ? graphs.filter(graph => typeof (graph as LinkedGraph)?.set_state === "function") : [];
+    return linkedModels<LinkedGraph>(this.get("graphs"), "set_state");
   }
 }
 

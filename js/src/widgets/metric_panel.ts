@@ -8,6 +8,7 @@ import { limitOf } from "../core/metrics/data/payload";
 import { type PanelState, PanelStore } from "../core/metrics/base/state";
 import {
   channelOf,
+  connectFeed,
   modelDefaults,
   areTexts,
   type Binding,
@@ -44,11 +45,8 @@ export class MetricPanelModel extends DOMWidgetModel {
     super.initialize(...options);
     this.colors = new ColorBook();
     this.feed = new Feed(new MetricData(limitOf(this.get("payload"))), channelOf(this));
-    this.on("msg:custom", (content: unknown, buffers: unknown) => this.feed.receive(content, buffers));
+    connectFeed(this, this.feed);
     this.on("change:payload", () => this.feed.data.setLimit(limitOf(this.get("payload"))));
-    this.on("comm_live_update", () => {
-      if (this.comm_live) this.feed.revive();
-    });
   }
 }
 

@@ -1,6 +1,6 @@
 // The export menu: what is on the canvas, or all of the model, as a file.
 
-import { button, Disposers, el, listen, icon, saveFile } from "../shared/ui/dom";
+import { button, el, listen, icon, saveFile, Part, setRole } from "../shared/ui/dom";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import type { GraphStore } from "../shared/model/graph_store";
 import { pictureToDot, fileName, GraphPicture, pictureToSvg } from "./graph_picture";
@@ -26,32 +26,26 @@ const FORMATS: readonly [Format, string, string][] = [
   ["html", "HTML", "this explorer as one offline page"]
 ];
 
-export class ExportMenu {
-  private readonly disposers = new Disposers();
+export class ExportMenu extends Part {
   private readonly opener = button("mkg-button mkg-export-button", "", "Save as a file");
   private readonly menu = el("div", "mkg-export-menu");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore,
     private readonly source: PictureSource
   ) {
+    super(host);
     host.classList.add("mkg-export");
     this.opener.append(icon("download"), el("span", "mkg-export-word", "Export"));
     this.opener.setAttribute("aria-label", "Export"); // where the word has no room
     this.opener.setAttribute("aria-haspopup", "menu");
-    this.menu.setAttribute("role", "menu");
-    this.menu.setAttribute("aria-label", "Export");
+    setRole(this.menu, "menu", "Export");
     for (const [format, name, what] of FORMATS) this.menu.append(item(format, name, what));
     host.append(this.opener, this.menu);
     this.show(false);
     this.listen();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private get items(): HTMLElement[] {

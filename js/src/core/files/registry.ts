@@ -1,4 +1,4 @@
-// The readers of model files: which of them a file is given to, and what becomes of its failures.
+// Registry of the model file readers: detects the format and reports errors.
 
 import { FileProblem } from "../shared/payload/file_problem";
 import { malformed, excerpt, limitExceeded, isPlain } from "./bytes/limits";

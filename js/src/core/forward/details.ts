@@ -1,6 +1,6 @@
-// Details of the current step: shapes or the question for them, statistics, and the largest outputs.
+// Details of the current step: shapes (or the quiz about them), statistics, and the largest outputs.
 
-import { button, Disposers, el, listen, nameSpan } from "../shared/ui/dom";
+import { button, el, listen, nameSpan, Part } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
 import type { RevealedShapes, Quiz } from "./quiz";
@@ -8,8 +8,7 @@ import type { ForwardStore } from "./state";
 
 const NOT_FINITE = "not finite";
 
-export class Details {
-  private readonly disposers = new Disposers();
+export class Details extends Part {
   private readonly facts = el("dl", "mkg-facts");
   private readonly question = el("div", "mkg-forward-question");
   private readonly guess = el("input", "mkg-forward-guess");
@@ -21,12 +20,13 @@ export class Details {
   private shown = -1;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
     found: RevealedShapes
   ) {
+    super(host);
     this.verdict.setAttribute("role", "status");
     this.guess.type = "text";
     this.guess.placeholder = "such as 1, 64, 56, 56";
@@ -51,11 +51,6 @@ export class Details {
       found.onChange(() => this.show())
     );
     this.show();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private buildQuestion(ask: HTMLElement, show: HTMLElement): void {

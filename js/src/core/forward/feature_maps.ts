@@ -2,7 +2,7 @@
 
 import { contextOf } from "../shared/base/canvas";
 import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
-import { button, Disposers, el, listen, setAttribute, icon } from "../shared/ui/dom";
+import { button, el, listen, setAttribute, Part, setRole, iconButton } from "../shared/ui/dom";
 import { shortNumber } from "../shared/base/format";
 import { topList } from "./details";
 import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
@@ -22,8 +22,7 @@ interface Tile {
   readonly range: HTMLElement;
 }
 
-export class FeatureMaps {
-  private readonly disposers = new Disposers();
+export class FeatureMaps extends Part {
   private readonly topHost = el("div", "mkg-forward-tops");
   private readonly title = el("h4", "");
   private readonly note = el("p", "mkg-panel-note");
@@ -38,13 +37,14 @@ export class FeatureMaps {
   private drawn: MapPage | null = null;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz,
     private readonly feed: MapsFeed,
     found: RevealedShapes
   ) {
+    super(host);
     this.message.setAttribute("role", "status");
     this.before.dataset.mkgNeedsKernel = this.after.dataset.mkgNeedsKernel = "";
     this.pager.append(this.before, this.pageText, this.after);
@@ -63,11 +63,6 @@ export class FeatureMaps {
       listen(this.host, "keydown", event => this.keyed(event))
     );
     this.follow();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private request(): MapsRequest {
@@ -203,11 +198,8 @@ export class FeatureMaps {
       return;
     }
     const canvas = el("canvas");
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${nameOf(page, at)}, from ${rangeOf(page, at)}`);
-    const close = button("mkg-icon-button", "", "Close");
-    close.setAttribute("aria-label", "Close");
-    close.append(icon("close"));
+    setRole(canvas, "img", `${nameOf(page, at)}, from ${rangeOf(page, at)}`);
+    const close = iconButton("mkg-icon-button", "close", "Close");
     close.addEventListener("click", () => this.closeLarge());
     const caption = el("div", "mkg-forward-large-text");
     caption.append(el("strong", "", nameOf(page, at)), scaleOf(page, at), close);

@@ -1,4 +1,4 @@
-// Pictures from the kernel: few questions at a time, the latest request wins, and pages that came are kept for a while.
+// Feature maps requested from the kernel: few requests at a time, the latest first, with a cache of answers.
 
 import {
   arrayOf,

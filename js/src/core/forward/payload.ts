@@ -1,4 +1,4 @@
-// The steps of a forward pass as the kernel sent them, checked, with the questions that the views ask.
+// The payload of a forward pass: its schema, and lookups of steps, modules and values.
 
 import * as v from "valibot";
 import { shapeText } from "../shared/model/dataflow";

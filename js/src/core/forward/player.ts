@@ -12,12 +12,17 @@ import {
   setAttribute,
   nameSpan,
   type IconName,
-  icon
+  icon,
+  Part,
+  setRole,
+  iconButton,
+  box,
+  field,
+  checkbox
 } from "../shared/ui/dom";
-import { captureKeys } from "../shared/ui/keys";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
-import { DISCONNECTED } from "../shared/ui/status";
+import { DISCONNECTED, NO_DATA, prepareHost } from "../shared/ui/widget_frame";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
@@ -40,8 +45,6 @@ interface Shared {
 }
 
 const MAX_NAME_LENGTH = 120;
-const NO_DATA = "There is nothing to show yet: run the cell.";
-let created = 0;
 
 export function createForwardPlayer(
   host: HTMLElement,
@@ -49,10 +52,7 @@ export function createForwardPlayer(
   store: ForwardStore,
   shared: Shared
 ): ForwardPlayer {
-  host.classList.add("mkg-widget", "mkg-forward-player");
-  host.dataset.mkgId ??= `forward-player-${++created}`;
-  captureKeys(host);
-  delete host.dataset.mkgReady;
+  prepareHost(host, "forward-player");
   try {
     return new Player(host, new Forward(raw), store, shared);
   } catch (error) {
@@ -90,8 +90,7 @@ class Player implements ForwardPlayer {
     bar.append(controls);
     right.append(facts, maps);
     right.tabIndex = 0; // scrolls by keyboard
-    right.setAttribute("role", "region");
-    right.setAttribute("aria-label", "The current step");
+    setRole(right, "region", "The current step");
     main.append(left, right);
     this.line.append(this.status);
     this.status.setAttribute("role", "status");
@@ -182,8 +181,7 @@ function hasKeysOfItsOwn({ target, key }: KeyboardEvent): boolean {
 const TYPING = 250; // ms
 const SPEEDS: readonly number[] = [0.5, 1, 2, 5, 10, 20];
 
-class Controls {
-  private readonly disposers = new Disposers();
+class Controls extends Part {
   private readonly slider = el("input", "mkg-forward-slider");
   private readonly place = el("span", "mkg-forward-place");
   private readonly play = button("mkg-button mkg-forward-play", "");
@@ -197,14 +195,14 @@ class Controls {
   private readonly buttons: Record<"first" | "back" | "next" | "last", HTMLButtonElement>;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly forward: Forward,
     private readonly store: ForwardStore,
     private readonly quiz: Quiz
   ) {
+    super(host);
     host.classList.add("mkg-forward-controls");
-    host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "Forward pass");
+    setRole(host, "toolbar", "Forward pass");
     this.buttons = {
       first: this.mover("first", "First step", () => 0),
       back: this.mover("back", "One step back", step => step - 1),
@@ -224,30 +222,32 @@ class Controls {
     this.show();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.typed.cancel();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private build(): void {
     const { first, back, next, last } = this.buttons;
     const moves = box("mkg-forward-moves", first, back, this.play, next, last);
-    const quiz = box("mkg-forward-quiz", check(this.hide, "Hide shapes"), this.score, this.restart);
+    const quiz = box(
+      "mkg-forward-quiz",
+      checkbox("mkg-forward-check", this.hide, "Hide shapes"),
+      this.score,
+      this.restart
+    );
     this.host.append(
       moves,
       box("mkg-forward-where", this.slider, this.place),
-      field("Speed", this.speed),
-      field("Item", this.sample, this.samples),
+      field("mkg-forward-field", "Speed", this.speed),
+      field("mkg-forward-field", "Item", this.sample, this.samples),
       quiz
     );
     this.disposers.add(addWindowButtons(this.host));
   }
 
   private mover(name: IconName, title: string, to: (step: number) => number): HTMLButtonElement {
-    const element = button(`mkg-button mkg-forward-${name}`, "", title);
-    element.setAttribute("aria-label", title);
-    element.append(icon(name));
+    const element = iconButton(`mkg-button mkg-forward-${name}`, name, title);
     this.disposers.add(
       listen(element, "click", () => {
         this.store.set("playing", false);
@@ -336,25 +336,6 @@ class Controls {
   }
 }
 
-function box(className: string, ...children: HTMLElement[]): HTMLElement {
-  const element = el("span", className);
-  element.append(...children);
-  return element;
-}
-
-function field(text: string, control: HTMLElement, after?: HTMLElement): HTMLElement {
-  const label = el("label", "mkg-forward-field");
-  label.append(el("span", "mkg-label", text), control);
-  if (after) label.append(after);
-  return label;
-}
-
-function check(control: HTMLInputElement, text: string): HTMLElement {
-  const label = el("label", "mkg-forward-check");
-  label.append(control, el("span", "", text));
-  return label;
-}
-
 // The steps as an indented list: what flows in stands on the line into each step. Only the rows in sight are in the page.
 
 const ROW_HEIGHT = 44;
@@ -379,8 +360,7 @@ class StepList {
     private readonly quiz: Quiz,
     found: RevealedShapes
   ) {
-    this.list.setAttribute("role", "listbox");
-    this.list.setAttribute("aria-label", "Steps of the forward pass");
+    setRole(this.list, "listbox", "Steps of the forward pass");
     this.rows = new VirtualList(
       this.list,
       { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, below: 1 },

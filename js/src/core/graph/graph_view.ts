@@ -1,4 +1,4 @@
-// The graph on its stage, in step with the store, and the layouts that it requests.
+// The graph on its stage: follows the store and requests layouts.
 
 import { colorOf } from "../shared/stage/color";
 import { ALL_STRUCTURES } from "./scene/hierarchy_scene";

@@ -5,12 +5,11 @@ import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";
 import { DiffView } from "./diff_view";
 import { FileNotice, TraceNotice } from "./parts/notices";
 import { comparedOf } from "../shared/model/differences";
-import { Disposers, el, isField } from "../shared/ui/dom";
-import { showMessage, readOrShowError, StatusLine } from "../shared/ui/status";
+import { Disposers, el, isField, box } from "../shared/ui/dom";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { captureKeys } from "../shared/ui/keys";
 import { readPayload } from "../shared/payload/payload";
 import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
 import type { FileActions } from "../panel/file_panel";
@@ -28,33 +27,16 @@ export interface ModelGraph {
   showOpened?(): void;
 }
 
-let created = 0;
-
 export function createModelGraph(
   host: HTMLElement,
   raw: unknown,
   store: GraphStore,
   actions: FileActions = {}
 ): ModelGraph {
-  host.classList.add("mkg-widget", "mkg-model-graph");
-  host.dataset.mkgId ??= `model-graph-${++created}`;
-  captureKeys(host);
-  delete host.dataset.mkgReady;
+  prepareHost(host, "model-graph");
   const payload = readOrShowError(host, raw, readPayload);
-  try {
-    if (payload) {
-      return new MountedGraph(host, new Hierarchy(payload), store, actions);
-    }
-  } catch (error) {
-    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    showMessage(host, "This model cannot be drawn.");
-  }
-  return { dispose: () => clear(host) };
-}
-
-function clear(host: HTMLElement): void {
-  host.replaceChildren();
-  delete host.dataset.mkgReady;
+  const draw = () => payload && new MountedGraph(host, new Hierarchy(payload), store, actions);
+  return drawOrShowError(host, draw, "This model cannot be drawn.") ?? { dispose: () => clearHost(host) };
 }
 
 class MountedGraph implements ModelGraph {
@@ -100,8 +82,7 @@ class MountedGraph implements ModelGraph {
   dispose(): void {
     this.view?.dispose();
     this.disposers.dispose();
-    clear(this.host);
-    this.host.classList.remove("mkg-is-disconnected");
+    clearHost(this.host);
   }
 
   /** What the buttons ask of the canvas. */
@@ -139,7 +120,7 @@ class MountedGraph implements ModelGraph {
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
       new ModulePanel(panel, h, store, this.actions),
-      new StatusLine(status, h, store)
+      new StatusLine(status, store)
     ];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
   }
@@ -184,12 +165,6 @@ function prune(h: Hierarchy, store: GraphStore): void {
     "expanded",
     expanded.filter(path => h.find(path) !== undefined)
   );
-}
-
-function box(className: string, ...children: HTMLElement[]): HTMLElement {
-  const element = el("div", className);
-  element.append(...children);
-  return element;
 }
 
 // Keys of the whole widget ("f", "z", Backspace, Esc) and of the canvas (Enter, arrows).

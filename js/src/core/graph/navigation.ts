@@ -1,4 +1,4 @@
-// Camera moves that the user asks for, and what the pointer does on a graph.
+// Navigation of a graph: camera moves that the user asks for, and the pointer's hover and clicks.
 
 import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
 import type { Stage, StagePicture } from "../shared/stage/stage";

@@ -1,4 +1,4 @@
-// The scene of a view: which builder makes it, and the pages of containers with very many children.
+// Scene of the current view: selects its builder, and pages through containers with very many children.
 
 import type { Measure } from "../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";

@@ -6,10 +6,9 @@ import "../../../style/metric_charts.css";
 import "../../../style/side_panel.css";
 import "../../../style/toolbar.css";
 import "../../../style/tree.css";
-import { button, Disposers, el, isField } from "../shared/ui/dom";
-import { captureKeys } from "../shared/ui/keys";
+import { button, Disposers, el, isField, box } from "../shared/ui/dom";
 import type { CameraPose } from "../shared/stage/viewport";
-import { showMessage, readOrShowError } from "../shared/ui/status";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
 import { counted, exactNumber } from "../shared/base/format";
 import { readTheme, watchTheme } from "../shared/stage/theme";
 import { Knowledge } from "./data/knowledge";
@@ -23,7 +22,7 @@ import { itemLimit, around, openAlone, toggle } from "./map/map_contents";
 import { Scatter } from "./scatter/scatter";
 import { ExplorerPanel } from "./side/explorer_panel";
 import type { ExplorerStore } from "./data/state";
-import { ExplorerStatus, ExplorerToolbar } from "./toolbar";
+import { ExplorerToolbar } from "./toolbar";
 import { type ExplorerView, TableView } from "./tables/table_view";
 import { KnowledgeTree, ResultList } from "./side/tree";
 import type { MapItem, MapPicture } from "./data/map_items";
@@ -73,7 +72,7 @@ const STEPS = new Map<string, readonly [number, number]>([
   ["ArrowDown", [0, 1]],
   ["ArrowUp", [0, -1]]
 ]);
-let created = 0;
+const MARKS = ["drawn", "analysis"];
 
 export function createKnowledgeExplorer(
   host: HTMLElement,
@@ -81,23 +80,11 @@ export function createKnowledgeExplorer(
   store: ExplorerStore,
   kept: ViewSnapshot = {}
 ): KnowledgeExplorer {
-  host.classList.add("mkg-widget", "mkg-knowledge-explorer");
-  host.dataset.mkgId ??= `knowledge-explorer-${++created}`;
-  captureKeys(host);
-  delete host.dataset.mkgReady;
+  prepareHost(host, "knowledge-explorer");
   const payload = readOrShowError(host, raw, readKnowledge);
-  try {
-    if (payload) return new Explorer(host, new Knowledge(payload), store, kept);
-  } catch (error) {
-    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    showMessage(host, "This graph cannot be drawn.");
-  }
-  return { dispose: () => clear(host), keep: () => undefined };
-}
-
-function clear(host: HTMLElement): void {
-  host.replaceChildren();
-  for (const name of ["ready", "drawn", "analysis"]) host.removeAttribute(`data-mkg-${name}`);
+  const draw = () => payload && new Explorer(host, new Knowledge(payload), store, kept);
+  const shown = drawOrShowError(host, draw, "This graph cannot be drawn.");
+  return shown ?? { dispose: () => clearHost(host, ...MARKS), keep: () => undefined };
 }
 
 class Explorer implements KnowledgeExplorer {
@@ -110,7 +97,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly tree: KnowledgeTree;
   private readonly results: ResultList;
   private readonly legend: ExplorerLegend;
-  private readonly status: ExplorerStatus;
+  private readonly counts = el("span", "mkg-kg-counts");
   private view?: ExplorerView;
 
   constructor(
@@ -135,13 +122,13 @@ class Explorer implements KnowledgeExplorer {
     this.tree = new KnowledgeTree(tree, data, store, { open: id => this.open(id), narrow: item => this.narrow(item) });
     this.results = new ResultList(results, data, store);
     this.legend = new ExplorerLegend(legend, data, store);
-    this.status = new ExplorerStatus(status, store);
     const bar = new ExplorerToolbar(toolbar, data, store, {
       fit: () => (this.map ?? this.view)?.fit?.(),
       zoom: () => this.map?.zoomToSelection(),
       first: () => this.results.step()
     });
-    const parts = [this.tree, this.results, this.legend, this.status, bar, new ExplorerPanel(panel, data, store)];
+    const line = new StatusLine(status, store, this.counts);
+    const parts = [this.tree, this.results, this.legend, line, bar, new ExplorerPanel(panel, data, store)];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
     this.listen();
     this.showView(kept);
@@ -158,8 +145,7 @@ class Explorer implements KnowledgeExplorer {
   dispose(): void {
     this.closeView();
     this.disposers.dispose();
-    clear(this.host);
-    this.host.classList.remove("mkg-is-disconnected");
+    clearHost(this.host, ...MARKS);
   }
 
   private listen(): void {
@@ -204,7 +190,7 @@ class Explorer implements KnowledgeExplorer {
       };
       this.map = new KnowledgeMap(place, data, store, events, this.dock, kept);
     } else {
-      this.status.count(this.summary());
+      this.counts.textContent = this.summary();
       delete this.host.dataset.mkgDrawn;
       if (view === "scatter") this.view = new Scatter(place, data, store, kept.look);
       else if (!data.isAnalysed) place.append(waitingNote(data));
@@ -229,7 +215,7 @@ class Explorer implements KnowledgeExplorer {
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
     const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(itemLimit())} circles drawn`;
-    this.status.count(`${this.summary()} · ${drawn}`);
+    this.counts.textContent = `${this.summary()} · ${drawn}`;
   }
 
   private summary(): string {
@@ -382,10 +368,4 @@ class Explorer implements KnowledgeExplorer {
 function hasModels(raw: unknown, names: readonly string[]): boolean {
   const found = (raw as { models?: { name?: unknown } } | null)?.models?.name;
   return Array.isArray(found) && found.length === names.length && names.every((name, i) => found[i] === name);
-}
-
-function box(className: string, ...children: HTMLElement[]): HTMLElement {
-  const element = el("div", className);
-  element.append(...children);
-  return element;
 }

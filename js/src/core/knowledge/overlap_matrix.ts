@@ -1,8 +1,8 @@
-// The matrix of how much each two models have in common, on a canvas as large as what is in view.
+// Overlap matrix: what each two models have in common, drawn on a canvas as large as what is in view.
 
 import { PALETTE } from "../../generated/palette";
 import { canDraw, measurer, oneLine, pixelRatio, truncated, fontOf, type Measure } from "../shared/base/canvas";
-import { button, Disposers, el, listen } from "../shared/ui/dom";
+import { button, el, listen, Part } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import { mix, watchTheme } from "../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../metrics/base/chart_theme";
@@ -71,8 +71,7 @@ interface At {
   column: number;
 }
 
-export class OverlapMatrix {
-  private readonly disposers = new Disposers();
+export class OverlapMatrix extends Part {
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly enlarge = button("mkg-button mkg-kg-enlarge", "Show all names");
   private readonly said = el("span", "mkg-kg-note");
@@ -91,10 +90,11 @@ export class OverlapMatrix {
   private at: At | null = null; // what the pointer or the keyboard is on
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    super(host);
     host.classList.add("mkg-kg-matrix-view");
     this.order = matrixOrder(data);
     this.said.setAttribute("role", "status");
@@ -116,11 +116,6 @@ export class OverlapMatrix {
     this.tip = new Tooltip(this.frame);
     this.listen();
     this.follow();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private listen(): void {

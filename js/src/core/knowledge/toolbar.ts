@@ -1,13 +1,24 @@
-// The toolbar of an explorer, with the choice of view and colors and the search; and its status line.
+// The toolbar of an explorer, with the choice of view and colors and the search.
 
-import { button, Disposers, el, listen, option, setAttribute, widgetRoot, icon } from "../shared/ui/dom";
+import {
+  button,
+  el,
+  listen,
+  option,
+  setAttribute,
+  widgetRoot,
+  Part,
+  setRole,
+  iconButton,
+  field,
+  box
+} from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import { SearchBox, type SearchTexts } from "../shared/search/search_box";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { Knowledge } from "./data/knowledge";
 import { search } from "./data/search";
 import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./data/state";
-import { DISCONNECTED } from "../shared/ui/status";
 
 const GROUP_WORDS: Readonly<Record<Groups, string>> = {
   families: "families of models",
@@ -22,43 +33,33 @@ const SEARCH: SearchTexts = {
   label: "Search models and structures"
 };
 
-export class ExplorerToolbar {
-  private readonly disposers = new Disposers();
+export class ExplorerToolbar extends Part {
   private readonly tabs = el("div", "mkg-kg-views");
   private readonly color = el("select");
-  private readonly colorLabel = el("label", "mkg-color-by");
+  private readonly colorLabel = field("mkg-color-by", "Color", this.color);
   private readonly groups = el("select", "mkg-kg-groups");
-  private readonly groupsLabel = el("label", "mkg-view");
+  private readonly groupsLabel = field("mkg-view", "Circles", this.groups);
   private readonly search: SearchBox;
-  private readonly fit = button("mkg-button mkg-fit", "", "Fit to the window (f)");
-  private readonly zoom = button("mkg-button mkg-zoom-selection", "", "Zoom to the selection (z)");
+  private readonly fit = iconButton("mkg-button mkg-fit", "fit", "Fit to the window", "f");
+  private readonly zoom = iconButton("mkg-button mkg-zoom-selection", "zoom-selection", "Zoom to the selection", "z");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
     private readonly events: { fit(): void; zoom(): void; first(): void }
   ) {
+    super(host);
     host.classList.add("mkg-toolbar");
-    host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "View, color and search");
+    setRole(host, "toolbar", "View, color and search");
     this.addTabs();
-    this.colorLabel.append(el("span", "mkg-label", "Color"), this.color);
-    this.groupsLabel.append(el("span", "mkg-label", "Circles"), this.groups);
     this.groups.append(...GROUPS.map(name => option(name, GROUP_WORDS[name])));
     this.groups.value = store.get("groups");
-    this.fit.setAttribute("aria-label", "Fit to the window");
-    this.fit.setAttribute("aria-keyshortcuts", "f");
-    this.fit.append(icon("fit"));
-    this.zoom.setAttribute("aria-label", "Zoom to the selection");
-    this.zoom.setAttribute("aria-keyshortcuts", "z");
-    this.zoom.append(icon("zoom-selection"));
-    const buttons = el("div", "mkg-buttons");
-    buttons.append(this.fit, this.zoom);
     this.search = new SearchBox(widgetRoot(host), SEARCH, {
       search: query => store.set("query", query),
       step: () => events.first()
     });
+    const buttons = box("mkg-buttons", this.fit, this.zoom);
     host.append(this.tabs, this.groupsLabel, this.colorLabel, buttons, this.search.element);
     this.disposers.add(addWindowButtons(host));
     this.fillColors();
@@ -67,15 +68,13 @@ export class ExplorerToolbar {
     this.showView();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.search.dispose();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private addTabs(): void {
-    this.tabs.setAttribute("role", "group");
-    this.tabs.setAttribute("aria-label", "View");
+    setRole(this.tabs, "group", "View");
     for (const view of VIEW_NAMES) {
       const tab = button("mkg-kg-view", VIEWS[view]);
       tab.dataset.mkgView = view;
@@ -129,46 +128,5 @@ export class ExplorerToolbar {
     const one = things.length === 1 ? "1 match" : `${exactNumber(things.length)} matches`;
     const found = models.size > 0 && modules.size > 0 ? both : one;
     this.search.say(query.trim() ? notice || found : "", notice !== "");
-  }
-}
-
-// The last line: a lost kernel first, then what has to be said, and what is drawn.
-
-export class ExplorerStatus {
-  private readonly disposers = new Disposers();
-  private readonly text = el("span", "mkg-status-text");
-  private readonly counts = el("span", "mkg-kg-counts");
-  private readonly close = button("mkg-icon-button mkg-close", "", "Dismiss");
-
-  constructor(
-    private readonly host: HTMLElement,
-    private readonly store: ExplorerStore
-  ) {
-    host.classList.add("mkg-status");
-    this.text.setAttribute("role", "status");
-    this.close.setAttribute("aria-label", "Dismiss");
-    this.close.append(icon("close"));
-    host.append(this.text, this.counts, this.close);
-    this.disposers.add(
-      store.on(["connected", "notice"], () => this.draw()),
-      listen(this.close, "click", () => store.set("notice", ""))
-    );
-    this.draw();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
-  }
-
-  count(text: string): void {
-    this.counts.textContent = text;
-  }
-
-  private draw(): void {
-    const [connected, notice] = [this.store.get("connected"), this.store.get("notice")];
-    this.text.textContent = [connected ? "" : DISCONNECTED, notice].filter(Boolean).join(" · ");
-    this.close.hidden = notice === "";
-    this.host.classList.toggle("mkg-is-warning", !connected);
   }
 }

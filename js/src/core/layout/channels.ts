@@ -1,4 +1,4 @@
-// The room between two neighbouring columns: every bundle of lines that changes its height there gets a track.
+// Routing channels between neighbouring columns: every bundle of lines that changes its height there gets a track.
 
 export interface Bundle {
   left: number[]; // heights at which it comes from the left

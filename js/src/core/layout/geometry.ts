@@ -1,4 +1,4 @@
-// Places and lines of a drawing whose layers, rows and orders are known.
+// Geometry of a layered drawing: boxes of the items and polylines of the edges.
 
 import { assignTracks, type Bundle } from "./channels";
 import type { BackEdge, Layers, Segment } from "./layers";

@@ -1,4 +1,4 @@
-// An encoder and a decoder that lines connect across: down on the left, up on the right, so that the U is seen.
+// Layout of U-shaped models (encoder and decoder with skip connections): down on the left, up on the right.
 
 import type { Arc } from "./layers";
 import { BORDER, type Drawing, type RoutedNet, type GroupLayout, type Line } from "./types";

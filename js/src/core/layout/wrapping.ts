@@ -1,4 +1,4 @@
-// Wrapping of drawings that do not fit their room: long ones into rows, tall columns into several.
+// Wrapping of drawings that do not fit the canvas: long ones into rows, tall columns into several.
 
 import { BORDER, type Drawing, type Room } from "./types";
 

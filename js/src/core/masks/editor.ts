@@ -1,11 +1,10 @@
-// The whole editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
+// The mask editor: toolbar, actions with their outcome, counters, legend and rows around one session and one view.
 
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el } from "../shared/ui/dom";
-import { captureKeys } from "../shared/ui/keys";
-import { showMessage, NO_DATA } from "../shared/ui/status";
+import { clearHost, drawOrShowError, NO_DATA, prepareHost, showMessage } from "../shared/ui/widget_frame";
 import { watchTheme } from "../shared/stage/theme";
 import { Actions } from "./panels/actions";
 import { CellLegend } from "./cells/cell_legend";
@@ -22,12 +21,8 @@ export interface MaskEditor {
   dispose(): void;
 }
 
-let created = 0;
-
 export function createMaskEditor(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
-  host.classList.add("mkg-widget", "mkg-mask-editor");
-  host.dataset.mkgId ??= `mask-editor-${++created}`;
-  captureKeys(host);
+  prepareHost(host, "mask-editor");
   let shown = mounted(host, session, store);
   const stop = session.events.on("data", () => {
     const focused = host.contains(document.activeElement) ? document.activeElement : null;
@@ -52,19 +47,9 @@ function refocus(host: HTMLElement, { className }: Element): void {
 
 function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskEditor {
   delete host.dataset.mkgReady;
-  try {
-    if (session.data) return new Editor(host, session, session.data, store);
-    showMessage(host, session.problem || NO_DATA);
-  } catch (error) {
-    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    showMessage(host, "This editor cannot be drawn.");
-  }
-  return { dispose: () => clear(host) };
-}
-
-function clear(host: HTMLElement): void {
-  host.replaceChildren();
-  delete host.dataset.mkgReady;
+  const draw = () => session.data && new Editor(host, session, session.data, store);
+  if (!session.data) showMessage(host, session.problem || NO_DATA);
+  return drawOrShowError(host, draw, "This editor cannot be drawn.") ?? { dispose: () => clearHost(host) };
 }
 
 class Editor implements MaskEditor {
@@ -128,8 +113,8 @@ class Editor implements MaskEditor {
     this.scene.session.commit(); // what is seen is what was meant
     this.disposers.dispose();
     this.frames.dispose();
-    clear(this.host);
-    this.host.classList.remove("mkg-is-disconnected", "mkg-is-dark");
+    clearHost(this.host);
+    this.host.classList.remove("mkg-is-dark");
   }
 
   private listen(): void {

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { click, mount, unmount } from "../../testing/mask_view";
 import { confirm, dropped, maskPayload, THREE } from "../../testing/masks";
 import { press, settle } from "../../testing/sample";
-import { DISCONNECTED } from "../shared/ui/status";
+import { DISCONNECTED } from "../shared/ui/widget_frame";
 
 afterEach(unmount);
 

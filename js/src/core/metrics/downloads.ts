@@ -1,4 +1,4 @@
-// Files of a panel: the picture with title and legend as a PNG, and the values as CSV.
+// Downloads of a panel: the picture with title and legend as a PNG, and the values as CSV.
 
 import { sample } from "../shared/stage/color";
 import { el } from "../shared/ui/dom";

@@ -1,7 +1,18 @@
 // Legends of heat maps and lines.
 
 import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
-import { Disposers, el, listen, option, svg, button, setAttribute, keyLine, nameParts } from "../shared/ui/dom";
+import {
+  Disposers,
+  el,
+  listen,
+  option,
+  svg,
+  button,
+  setAttribute,
+  keyLine,
+  nameParts,
+  setRole
+} from "../shared/ui/dom";
 import { ABOVE, BELOW, type HeatPicture } from "./heat/heat_layout";
 import { valueText, stepText } from "./base/value_axis";
 import type { ColorRule, PanelStore } from "./base/state";
@@ -34,8 +45,7 @@ export class HeatLegend {
     private readonly store: PanelStore
   ) {
     host.classList.add("mkg-metric-legend", "mkg-metric-heat-legend");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Color legend");
+    setRole(host, "group", "Color legend");
     this.rule.append(...RULES.map(([value, text]) => option(value, text)));
     this.rule.setAttribute("aria-label", "Colors");
     this.ramp.append(rampPicture());
@@ -131,8 +141,7 @@ export class LineLegend {
     private readonly store: PanelStore
   ) {
     host.classList.add("mkg-metric-legend");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Lines and their values");
+    setRole(host, "group", "Lines and their values");
     host.append(this.head, this.list);
     const leave = () => store.set("pointed", null);
     this.disposers.add(listen(host, "mouseleave", leave), listen(host, "focusout", leave), () =>

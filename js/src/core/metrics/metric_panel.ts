@@ -2,9 +2,21 @@
 
 import "../../../style/metric_panel.css";
 import "../../../style/metric_charts.css";
-import { button, Disposers, el, listen, setAttribute, copyText, nameSpan, icon, saveFile } from "../shared/ui/dom";
-import { captureKeys } from "../shared/ui/keys";
-import { showMessage, readOrShowError } from "../shared/ui/status";
+import {
+  button,
+  Disposers,
+  el,
+  listen,
+  setAttribute,
+  copyText,
+  nameSpan,
+  icon,
+  saveFile,
+  Part,
+  setRole,
+  box
+} from "../shared/ui/dom";
+import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
 import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
@@ -41,7 +53,7 @@ const DRAWN_FROM: readonly (keyof PanelState)[] = [
   "step",
   "ridge"
 ];
-let created = 0;
+const MARKS = ["points", "last"];
 
 export function createMetricPanel(
   host: HTMLElement,
@@ -50,23 +62,10 @@ export function createMetricPanel(
   colors: ColorBook,
   store: PanelStore
 ): MetricPanel {
-  host.classList.add("mkg-widget", "mkg-metric-panel");
-  host.dataset.mkgId ??= `metric-panel-${++created}`;
-  captureKeys(host);
-  delete host.dataset.mkgReady;
+  prepareHost(host, "metric-panel");
   const payload = readOrShowError(host, raw, readPanel);
-  try {
-    if (payload) return new Panel(host, payload, data, colors, store);
-  } catch (error) {
-    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
-    showMessage(host, "This panel cannot be drawn.");
-  }
-  return { dispose: () => clear(host) };
-}
-
-function clear(host: HTMLElement): void {
-  host.replaceChildren();
-  for (const name of ["ready", "points", "last"]) host.removeAttribute(`data-mkg-${name}`);
+  const draw = () => payload && new Panel(host, payload, data, colors, store);
+  return drawOrShowError(host, draw, "This panel cannot be drawn.") ?? { dispose: () => clearHost(host, ...MARKS) };
 }
 
 class Panel implements MetricPanel {
@@ -124,8 +123,7 @@ class Panel implements MetricPanel {
     cancelAnimationFrame(this.counting);
     this.disposers.dispose();
     this.view?.dispose();
-    clear(this.host);
-    this.host.classList.remove("mkg-is-disconnected");
+    clearHost(this.host, ...MARKS);
   }
 
   private build(toolbar: HTMLElement, picker: HTMLElement, alerts: HTMLElement, status: HTMLElement): void {
@@ -298,12 +296,6 @@ function setText(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function box(className: string, ...children: HTMLElement[]): HTMLElement {
-  const element = el("div", className);
-  element.append(...children);
-  return element;
-}
-
 // The message in an empty panel: why there is nothing to draw, and code to copy so that there is.
 
 /** What an empty picture says. */
@@ -415,30 +407,24 @@ class EmptyState {
 
 const MAX_ROWS = 100;
 
-class AlertList {
-  private readonly disposers = new Disposers();
+class AlertList extends Part {
   private readonly heading = el("div", "mkg-metric-alerts-heading");
   private readonly list = el("ul", "mkg-metric-alerts");
   private readonly more = el("div", "mkg-dim");
   private built = "";
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: MetricData,
     private readonly store: PanelStore
   ) {
+    super(host);
     host.classList.add("mkg-metric-alert-box");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Alerts");
+    setRole(host, "group", "Alerts");
     this.list.setAttribute("aria-label", "Alerts, the latest first");
     this.heading.setAttribute("role", "status");
     host.append(this.heading, this.list, this.more);
     host.hidden = true;
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   draw(runs: readonly string[]): void {

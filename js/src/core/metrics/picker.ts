@@ -1,6 +1,18 @@
 // The picker of metrics and modules: a select, and a list that can be searched.
 
-import { button, Debounced, Disposers, el, listen, nameSpan, option, setAttribute, icon } from "../shared/ui/dom";
+import {
+  button,
+  Debounced,
+  el,
+  listen,
+  nameSpan,
+  option,
+  setAttribute,
+  icon,
+  Part,
+  setRole,
+  field
+} from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import {
   chosenModules,
@@ -31,8 +43,7 @@ interface Row {
   readonly swatch: HTMLElement;
 }
 
-export class Picker {
-  private readonly disposers = new Disposers();
+export class Picker extends Part {
   private readonly metric = el("select", "mkg-metric-select");
   private readonly search = el("input", "mkg-metric-search");
   private readonly list = el("ul", "mkg-metric-modules");
@@ -46,26 +57,32 @@ export class Picker {
   private filled = "";
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: MetricData,
     private readonly store: PanelStore
   ) {
+    super(host);
     host.classList.add("mkg-metric-picker");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Metric and modules");
+    setRole(host, "group", "Metric and modules");
     const actions = el("div", "mkg-metric-module-actions");
     actions.append(this.own, this.all);
-    host.append(this.metricField(), this.searchField(), this.count, this.list, this.note, actions);
+    host.append(
+      field("mkg-metric-field", "Metric", this.metric),
+      this.searchField(),
+      this.count,
+      this.list,
+      this.note,
+      actions
+    );
     this.list.setAttribute("aria-label", "Modules");
     this.count.setAttribute("role", "status");
     this.search.value = store.get("query");
     this.listen();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.typed.cancel();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   /** Shows what there is to choose from, and what of it is drawn. */
@@ -74,12 +91,6 @@ export class Picker {
     this.fillModules();
     this.showChosen(drawn.colors);
     this.showCounts(drawn.modules);
-  }
-
-  private metricField(): HTMLElement {
-    const label = el("label", "mkg-metric-field");
-    label.append(el("span", "mkg-label", "Metric"), this.metric);
-    return label;
   }
 
   private searchField(): HTMLElement {

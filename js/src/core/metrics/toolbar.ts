@@ -1,10 +1,10 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
-import { button, Debounced, Disposers, el, listen, option, icon } from "../shared/ui/dom";
+import { button, Debounced, el, listen, option, icon, Part, setRole, field, checkbox } from "../shared/ui/dom";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted, exactNumber } from "../shared/base/format";
-import { DISCONNECTED } from "../shared/ui/status";
+import { DISCONNECTED } from "../shared/ui/widget_frame";
 import type { MetricData } from "./data/metric_data";
 
 const VIEWS: readonly [PanelView, string][] = [
@@ -18,6 +18,7 @@ const PHASES: readonly [Phase, string][] = [
   ["both", "train and eval"]
 ];
 const TYPING = 250; // ms
+const FIELD = "mkg-metric-field";
 
 interface ToolbarEvents {
   view(view: PanelView): void;
@@ -25,8 +26,7 @@ interface ToolbarEvents {
   png(): void;
 }
 
-export class PanelToolbar {
-  private readonly disposers = new Disposers();
+export class PanelToolbar extends Part {
   private readonly view = el("select", "mkg-metric-view");
   private readonly phase = el("select", "mkg-metric-phase");
   private readonly window = el("input", "mkg-metric-window");
@@ -36,13 +36,13 @@ export class PanelToolbar {
   private readonly typed = new Debounced(() => this.setWindow(), TYPING);
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly store: PanelStore,
     private readonly events: ToolbarEvents
   ) {
+    super(host);
     host.classList.add("mkg-metric-toolbar");
-    host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "View, steps and files");
+    setRole(host, "toolbar", "View, steps and files");
     this.view.append(...VIEWS.map(([value, text]) => option(value, text)));
     this.phase.append(...PHASES.map(([value, text]) => option(value, text)));
     this.window.type = "number";
@@ -52,10 +52,10 @@ export class PanelToolbar {
     this.window.title = "Show only the last so many steps; empty shows all";
     this.log.type = "checkbox";
     host.append(
-      field("View", this.view),
-      field("Phase", this.phase),
-      field("Last", this.window, "steps"),
-      checkbox(this.log, "Log scale"),
+      field(FIELD, "View", this.view),
+      field(FIELD, "Phase", this.phase),
+      field(FIELD, "Last", this.window, el("span", "mkg-label", "steps")),
+      checkbox("mkg-metric-check", this.log, "Log scale"),
       this.pause,
       this.files()
     );
@@ -64,10 +64,9 @@ export class PanelToolbar {
     this.show();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.typed.cancel();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   /** Shows the scale on which values are drawn, which the panel may have chosen. */
@@ -128,40 +127,22 @@ export class PanelToolbar {
   }
 }
 
-function field(text: string, control: HTMLElement, after = ""): HTMLElement {
-  const label = el("label", "mkg-metric-field");
-  label.append(el("span", "mkg-label", text), control);
-  if (after) label.append(el("span", "mkg-label", after));
-  return label;
-}
-
-function checkbox(box: HTMLInputElement, text: string): HTMLElement {
-  const label = el("label", "mkg-metric-check");
-  label.append(box, el("span", "", text));
-  return label;
-}
-
 // The last line: whether values come, and how many there are.
 
-export class PanelStatus {
-  private readonly disposers = new Disposers();
+export class PanelStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
   private readonly counts = el("span", "mkg-metric-counts");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: MetricData,
     private readonly store: PanelStore
   ) {
+    super(host);
     host.classList.add("mkg-status", "mkg-metric-status");
     this.text.setAttribute("role", "status");
     host.append(this.text, this.counts);
     this.disposers.add(store.on(["connected", "paused", "notice"], () => this.draw()));
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   draw(): void {

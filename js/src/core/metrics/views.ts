@@ -1,4 +1,4 @@
-// The three views of a panel, each of which draws itself and is saved as a table and as a picture.
+// The three views of a metric panel (lines, heat map, histograms): drawing, and saving as a table or picture.
 
 import { el } from "../shared/ui/dom";
 import { metricOf, runName, type SelectedSeries } from "./data/selection";

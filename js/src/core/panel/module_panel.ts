@@ -1,11 +1,11 @@
-// The side panel of a model graph: everything that is known of the selected module.
+// The side panel of a model graph: facts about the selected module.
 
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
 import { labelOf, valueOf } from "../shared/stage/color";
 import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
 import { dataflowOf } from "../shared/model/dataflow";
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../shared/ui/dom";
 import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
@@ -39,8 +39,7 @@ const STATUS: Readonly<Record<Status, string>> = {
 
 const INSIDE = `changed inside${IN_PLACE}`;
 
-export class ModulePanel {
-  private readonly disposers = new Disposers();
+export class ModulePanel extends Part {
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
   private readonly marks: readonly (Mark | null)[] | undefined;
@@ -49,17 +48,17 @@ export class ModulePanel {
   private whole: string | null = null; // the axis of which all members are listed
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore,
     actions: FileActions = {}
   ) {
+    super(host);
     const { file } = h.payload;
     this.file = file ? new FilePanel(h, file, actions, () => this.render()) : null;
     this.copier = new Copier(store);
     host.classList.add("mkg-side-panel");
-    host.setAttribute("role", "region");
-    host.setAttribute("aria-label", "Selected module");
+    setRole(host, "region", "Selected module");
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
     this.marks = changeMarks(h);
@@ -70,10 +69,9 @@ export class ModulePanel {
     this.render();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.copier.dispose();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private render(): void {

@@ -13,7 +13,7 @@ import {
 import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { ModulePanel } from "./module_panel";
-import { DISCONNECTED, StatusLine } from "../shared/ui/status";
+import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
 import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
 
@@ -31,6 +31,13 @@ afterEach(() => {
   host.remove();
   vi.restoreAllMocks();
 });
+
+/** With the arguments that the other parts of a graph have. */
+class StatusLine extends AnyStatusLine {
+  constructor(host: HTMLElement, _h: Hierarchy, store: GraphStore) {
+    super(host, store);
+  }
+}
 
 function mount(
   Panel: new (host: HTMLElement, h: Hierarchy, store: GraphStore) => { dispose(): void },

@@ -1,6 +1,6 @@
-// The parts that side panels are built of.
+// Elements of side panels: facts, sections, tables, folded lists and copy buttons.
 
-import { button, copyText, el, nameSpan, icon } from "../shared/ui/dom";
+import { copyText, el, iconButton, nameSpan } from "../shared/ui/dom";
 import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";
 import type { Scalar, Value } from "../shared/base/schema";
 
@@ -81,9 +81,7 @@ export function folded(summary: string, content: HTMLElement): HTMLElement {
 }
 
 export function copyButton(label: string, text: string): HTMLButtonElement {
-  const element = button("mkg-icon-button mkg-copy", "", label);
-  element.setAttribute("aria-label", label);
-  element.append(icon("copy"));
+  const element = iconButton("mkg-icon-button mkg-copy", "copy", label);
   element.dataset.mkgCopy = text;
   return element;
 }

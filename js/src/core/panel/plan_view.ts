@@ -1,4 +1,4 @@
-// A plan to read: what it saves, what goes of each axis, and what the dry run corrected.
+// View of a saved pruning plan: sizes before and after, indices removed of each axis, corrections of the dry run.
 
 import { button, el, nameSpan } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";

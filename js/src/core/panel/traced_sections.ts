@@ -1,7 +1,7 @@
 // Sections of the side panel for a traced model: inputs and outputs, cost, operators and axes.
 
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
-import { button, el, nameSpan, setAttribute, icon } from "../shared/ui/dom";
+import { button, el, nameSpan, setAttribute, iconButton } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
@@ -24,10 +24,8 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const axis = axes?.find(store.get("axis"));
   if (!axes || axis === undefined) return [];
   const head = el("div", "mkg-axis-head");
-  const clear = button("mkg-icon-button mkg-close", "", "Choose no axis");
-  clear.setAttribute("aria-label", "Choose no axis");
+  const clear = iconButton("mkg-icon-button mkg-close", "close", "Choose no axis");
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
-  clear.append(icon("close"));
   head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
   const known = [`size ${exactNumber(axes.length(axis))}`, axes.role(axis), frozen === null ? "free" : null];

@@ -6,7 +6,7 @@ import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
 import { colorOf } from "../shared/stage/color";
 import { dataflowOf } from "../shared/model/dataflow";
 import { type Mark, changeMarks } from "../shared/model/differences";
-import { Disposers, el, listen, setAttribute } from "../shared/ui/dom";
+import { Disposers, el, listen, setAttribute, setRole } from "../shared/ui/dom";
 import { reveal, toggle } from "../shared/model/expansion";
 import { search } from "../shared/search/search";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -140,8 +140,7 @@ export class TreeView {
   ) {
     this.color = colorOf(h, store);
     this.marks = changeMarks(h);
-    this.tree.setAttribute("role", "tree");
-    this.tree.setAttribute("aria-label", "Modules");
+    setRole(this.tree, "tree", "Modules");
     this.list = new VirtualList(
       this.tree,
       { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, all: ALL_ROWS },

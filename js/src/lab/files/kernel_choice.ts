@@ -1,4 +1,5 @@
-// The kernel that is asked about a file: that of the notebook or console in front, else any of Python that runs.
+// Choice of the kernel that computes a file's histograms: that of the notebook or console in front, else any running Python
+// kernel.
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { IConsoleTracker } from "@jupyterlab/console";

@@ -1,4 +1,4 @@
-// The notebooks and consoles whose kernels are looked at, and which of them had the focus last.
+// Open notebooks and consoles, and which of them had the focus last.
 
 import type { ILabShell } from "@jupyterlab/application";
 import type { ISessionContext, IWidgetTracker } from "@jupyterlab/apputils";

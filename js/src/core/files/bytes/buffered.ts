@@ -1,4 +1,4 @@
-// Bytes of a file as parsers want them, at once: many small reads become few requests, and what is skipped is never read.
+// Buffered reading of a file for synchronous parsers: many small reads become few requests; skipped bytes are never read.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { limitExceeded } from "./limits";

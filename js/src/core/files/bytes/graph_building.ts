@@ -1,4 +1,4 @@
-// The building of graphs from files: names that occur once, settings in short, places in source.
+// Helpers for operator graphs read from files: unique names, shortened attributes, source lines.
 // As modulekg_widgets/engine/files/graph_building.py has them.
 
 import { limitExceeded } from "./limits";

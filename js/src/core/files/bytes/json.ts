@@ -1,4 +1,4 @@
-// JSON documents of files, measured before anything is built of them.
+// Parser of JSON in model files: depth and number of values are limited before anything is built.
 
 import { type Fields, isObject } from "../../shared/base/schema";
 import { limitExceeded, malformed, ensure } from "./limits";

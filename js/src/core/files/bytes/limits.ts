@@ -1,4 +1,4 @@
-// The limits of all readers, their refusals, and texts of files as they stand in messages.
+// Limits of the file readers: maximum sizes, errors for malformed files, and excerpts of file text for messages.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { isObject } from "../../shared/base/schema";

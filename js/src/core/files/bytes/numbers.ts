@@ -1,4 +1,4 @@
-// Numbers and texts in bytes, in either order; and floats of eight and sixteen bits.
+// Decoding of numbers and text from bytes in either byte order, with 8-bit and 16-bit floats.
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { ensure } from "./limits";

@@ -1,4 +1,4 @@
-// A zip archive that may be forged: its table of contents, members read within bounds, and where raw bytes stand.
+// Reader of untrusted zip archives: the central directory, members read within bounds, and offsets of stored bytes.
 
 import { FileProblem } from "../../shared/payload/file_problem";
 import { limitExceeded, malformed, mapSome, ensure, excerpt } from "./limits";

@@ -1,4 +1,4 @@
-// Pickles followed without doing what they say: nothing is imported, called or built, only noted down.
+// A pickle machine that executes nothing: imports, calls and objects are recorded, never made.
 // Each opcode makes at most one value and refers to those before it, so that what a pickle makes is no larger than it is.
 
 import { FileProblem } from "../../shared/payload/file_problem";

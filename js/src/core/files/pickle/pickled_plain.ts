@@ -1,4 +1,4 @@
-// Values of pickles as text or number, where they are so short that they can be shown.
+// Short values of pickles as text or numbers, for display.
 
 import { Float, elementText } from "../bytes/graph_building";
 import { grouped, numberIn, type NumberKind, widthOf } from "../bytes/numbers";

@@ -1,4 +1,4 @@
-// Tensors in pickles: what the functions that would rebuild them are given, of torch and of numpy.
+// Tensors in pickles: dtype, shape and storage from the arguments of torch's and numpy's rebuild functions.
 
 import { FORMAT_TABLES } from "../../../generated/format_tables";
 import { malformed, ensure, product, excerpt } from "../bytes/limits";

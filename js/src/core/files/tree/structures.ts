@@ -1,4 +1,4 @@
-// Structures of a file: the kind of a module by its tensors, modules that are equal, and siblings that are folded.
+// Module classes of a file, inferred from tensors; equal modules and folded siblings.
 
 import type { Plain, TensorRecord } from "../bytes/records";
 import type { FileTree } from "./tree";

@@ -1,4 +1,4 @@
-// Owners of a file's tensors: the module that the name tells, else the one module that reads the tensor.
+// Owner module of each tensor in a file: by its name, else the only module that reads it.
 // modulekg_widgets/engine/files/tensor_owners.py has the same rules.
 
 import type { FileContents, TensorRecord } from "../bytes/records";

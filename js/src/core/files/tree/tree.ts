@@ -1,4 +1,4 @@
-// The modules of a file as a tree: from the modules that it lists, the names of its tensors and where its operators run.
+// Module tree of a model file, built from its listed modules, tensor names and operator paths.
 
 import { limitExceeded } from "../bytes/limits";
 import { type OwnedTensor, ownersOf } from "./tensor_owners";

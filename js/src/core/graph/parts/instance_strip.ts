@@ -1,7 +1,7 @@
 // The instances of the fold around the selected module: one button each, a page at a time.
 
 import "../../../../style/strip.css";
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import { nodeLimit, openNodes, reveal, visibleCount } from "../../shared/model/expansion";
@@ -11,20 +11,19 @@ import { below } from "../../tree/tree_rows";
 export const PAGE = 200;
 const GAP = 3; // px between the lines of instances
 
-export class InstanceStrip {
-  private readonly disposers = new Disposers();
+export class InstanceStrip extends Part {
   private fold: Fold | undefined;
   private current = 0; // the member that the selection is, or lies in
   private page = 0;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore
   ) {
+    super(host);
     host.classList.add("mkg-strip");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Instances of the folded module");
+    setRole(host, "group", "Instances of the folded module");
     this.disposers.add(
       store.on("selected", () => this.follow()),
       store.on("unfolded", () => this.render()),
@@ -33,11 +32,6 @@ export class InstanceStrip {
       listen(host, "keydown", event => this.key(event))
     );
     this.follow();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private follow(): void {

@@ -1,6 +1,6 @@
 // Notices above the canvas: a forward pass that failed, warnings of a file, too many nodes to open a group.
 
-import { button, Disposers, el, listen, nameSpan, icon } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, Part, setRole, iconButton } from "../../shared/ui/dom";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { counted } from "../../shared/base/format";
 import { collapseOthers, toggle } from "../../shared/model/expansion";
@@ -69,8 +69,7 @@ export class TooManyNodesNotice {
     const fold = button("mkg-button mkg-offer-fold", "Fold the others");
     const focus = button("mkg-button mkg-offer-focus", "Focus on this one");
     this.bar.hidden = true;
-    this.bar.setAttribute("role", "group");
-    this.bar.setAttribute("aria-label", "Too many nodes");
+    setRole(this.bar, "group", "Too many nodes");
     this.bar.append(el("span", "", "Too many nodes to open this here."), fold, focus);
     host.append(this.bar);
     this.disposers.add(
@@ -109,29 +108,18 @@ export class TooManyNodesNotice {
 const PARTLY = "The forward pass stopped: the data flow is drawn as far as it went.";
 const NOTHING = "The forward pass could not run: only the structure is shown.";
 
-export class TraceNotice {
-  private readonly disposers = new Disposers();
-
-  constructor(
-    private readonly host: HTMLElement,
-    h: Hierarchy
-  ) {
+export class TraceNotice extends Part {
+  constructor(host: HTMLElement, h: Hierarchy) {
+    super(host);
     const { error, traced } = h.payload;
     host.classList.add("mkg-trace-error");
     host.hidden = error === null;
     if (error === null) return;
     host.setAttribute("role", "alert");
-    const close = button("mkg-icon-button mkg-close", "", "Dismiss");
-    close.setAttribute("aria-label", "Dismiss");
-    close.append(icon("close"));
+    const close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
     const text = el("div", "mkg-trace-error-text");
     text.append(el("strong", "", traced ? PARTLY : NOTHING), nameSpan("mkg-trace-error-reason", error));
     host.append(text, close);
     this.disposers.add(listen(close, "click", () => void (host.hidden = true)));
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 }

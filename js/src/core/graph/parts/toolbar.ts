@@ -1,18 +1,20 @@
-// The toolbar of a graph, the legend of colors, and the way to the selected module.
+// The toolbar of a graph, its color legend, and the breadcrumb of the selected module.
 
 import "../../../../style/toolbar.css";
 import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import {
   button,
-  Disposers,
   el,
   listen,
   option,
   widgetRoot,
   svg,
   nameSpan,
-  icon,
-  type IconName
+  type IconName,
+  Part,
+  setRole,
+  iconButton,
+  field
 } from "../../shared/ui/dom";
 import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
@@ -41,20 +43,19 @@ function searchTexts(h: Hierarchy): SearchTexts {
   };
 }
 
-export class Toolbar {
-  private readonly disposers = new Disposers();
+export class Toolbar extends Part {
   private readonly view = el("select");
   private readonly color = el("select");
   private readonly search: SearchBox;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore
   ) {
+    super(host);
     host.classList.add("mkg-toolbar");
-    host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "View, color and search");
+    setRole(host, "toolbar", "View, color and search");
     this.search = new SearchBox(widgetRoot(host), searchTexts(h), {
       search: query => store.set("query", query),
       step: direction => this.step(direction)
@@ -72,19 +73,15 @@ export class Toolbar {
     this.followQuery();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.search.dispose();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private buttons(): HTMLElement {
     const group = el("div", "mkg-buttons");
     const add = (name: IconName, title: string, key: string, act: () => void) => {
-      const element = button(`mkg-button mkg-${name}`, "", key === "" ? title : `${title} (${key})`);
-      element.setAttribute("aria-label", title);
-      if (key !== "") element.setAttribute("aria-keyshortcuts", key);
-      element.append(icon(name));
+      const element = iconButton(`mkg-button mkg-${name}`, name, title, key);
       this.disposers.add(listen(element, "click", act));
       group.append(element);
     };
@@ -170,39 +167,30 @@ export function isOffered(h: Hierarchy, view: ViewName): boolean {
 }
 
 function labelled(className: string, text: string, control: HTMLElement): HTMLElement {
-  const label = el("label", className);
-  label.append(el("span", "mkg-label", text), control);
   control.setAttribute("aria-label", text); // in a narrow window it stands alone
   control.title = text;
-  return label;
+  return field(className, text, control);
 }
 
 // The legend of colors: scale, ends, how containers got their value, which have none.
 
 const STEPS = 48;
 
-export class Legend {
-  private readonly disposers = new Disposers();
-
+export class Legend extends Part {
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore
   ) {
+    super(host);
     host.classList.add("mkg-legend");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Color legend");
+    setRole(host, "group", "Color legend");
     this.disposers.add(
       store.on("colorBy", () => this.render()),
       store.on("overlay", () => this.render()),
       store.on("pruned", () => this.render())
     );
     this.render();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private render(): void {
@@ -262,18 +250,17 @@ const HEAD = 2; // crumbs kept at the start of a deep path
 const TAIL = 4; // and at its end
 const STEP = 50; // crumbs that "…" brings back at a time
 
-export class Breadcrumb {
-  private readonly disposers = new Disposers();
+export class Breadcrumb extends Part {
   private tail = TAIL;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly h: Hierarchy,
     private readonly store: GraphStore
   ) {
+    super(host);
     host.classList.add("mkg-breadcrumb");
-    host.setAttribute("role", "navigation");
-    host.setAttribute("aria-label", "Path of the selected module");
+    setRole(host, "navigation", "Path of the selected module");
     this.disposers.add(
       store.on("selected", () => {
         this.tail = TAIL;
@@ -283,11 +270,6 @@ export class Breadcrumb {
       listen(host, "click", event => this.clicked(event))
     );
     this.render();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private render(): void {

@@ -1,4 +1,4 @@
-// Descriptions of nodes in a few words, and the text where there is nothing to show yet.
+// Short descriptions of nodes for tooltips and lists, and the notes of empty views.
 
 import { oneLine } from "../../shared/base/canvas";
 import { counted, exactNumber, shortNumber } from "../../shared/base/format";

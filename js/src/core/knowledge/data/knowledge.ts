@@ -1,4 +1,4 @@
-// The payload as a graph: who uses what, who contains what, and which group it belongs to.
+// Index of a knowledge graph's payload: uses, containment, and membership in families and communities.
 
 import { toNumber } from "../../shared/payload/payload";
 import { type Scalar, type Value } from "../../shared/base/schema";

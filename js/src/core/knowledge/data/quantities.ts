@@ -1,4 +1,4 @@
-// Quantities of models, the points of two of them, and the best trade-offs.
+// Quantities of models (sizes and results), scatter points of two of them, and the Pareto front.
 
 import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";

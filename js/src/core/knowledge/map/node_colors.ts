@@ -9,7 +9,7 @@ import { lineColor } from "../../metrics/base/chart_theme";
 import type { Knowledge } from "../data/knowledge";
 import type { MapItem } from "../data/map_items";
 import type { ColorBy, ExplorerStore } from "../data/state";
-import { Disposers, el, svg } from "../../shared/ui/dom";
+import { el, svg, Part, setRole } from "../../shared/ui/dom";
 
 interface LegendEntry {
   readonly color: string;
@@ -176,25 +176,19 @@ const SHAPES: readonly [string, string][] = [
   ["dot", "module"]
 ];
 
-export class ExplorerLegend {
-  private readonly disposers = new Disposers();
+export class ExplorerLegend extends Part {
   private dark = false;
   private hasShapes = true;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    super(host);
     host.classList.add("mkg-legend", "mkg-kg-legend");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Legend");
+    setRole(host, "group", "Legend");
     this.disposers.add(store.on("colorBy", () => this.draw(this.dark)));
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   /** `hasShapes`: also what shapes mean. */

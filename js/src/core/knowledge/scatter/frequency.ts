@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { canDraw, oneLine } from "../../shared/base/canvas";
-import { button, Disposers, el, listen, nameSpan, setAttribute, keyLine } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, keyLine, setRole, Part } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
@@ -80,8 +80,7 @@ const NEAR = 30; // pixels from a point that still count as a click on it
 const MIN_SIZE = 80;
 const DASHES = [[], [6, 4], [2, 3]];
 
-export class FrequencyChart {
-  private readonly disposers = new Disposers();
+export class FrequencyChart extends Part {
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly chart = el("div", "mkg-kg-chart");
   private readonly notes = el("div", "mkg-kg-fit");
@@ -97,16 +96,16 @@ export class FrequencyChart {
   private keyRank: number | null = null; // where the keyboard is
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    super(host);
     host.classList.add("mkg-kg-frequency-view");
     this.ranks = rankedUses(data);
     this.laws = laws(data);
     this.chart.tabIndex = 0;
-    this.chart.setAttribute("role", "application");
-    this.chart.setAttribute("aria-label", "Uses by rank: arrow keys go from structure to structure, Enter selects");
+    setRole(this.chart, "application", "Uses by rank: arrow keys go from structure to structure, Enter selects");
     this.chart.setAttribute("aria-keyshortcuts", "ArrowLeft ArrowRight Home End Enter");
     this.said.setAttribute("role", "status");
     this.mark.hidden = true;
@@ -118,15 +117,13 @@ export class FrequencyChart {
     this.draw();
   }
 
-  dispose(): void {
-    this.disposers.dispose();
+  override dispose(): void {
     this.plot?.destroy();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private addControls(): void {
-    this.scales.setAttribute("role", "group");
-    this.scales.setAttribute("aria-label", "Axes");
+    setRole(this.scales, "group", "Axes");
     for (const [name, text] of [
       ["log", "Log–log"],
       ["linear", "Linear"]

@@ -1,7 +1,7 @@
-// A scatter of two numbers of all models, with the models than which no other is better in both ways.
+// Scatter plot of two quantities of all models, with the Pareto front listed beside it.
 
 import { measurer, oneLine } from "../../shared/base/canvas";
-import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, Part } from "../../shared/ui/dom";
 import { counted, exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
 import { userPose, Stage, type StagePicture } from "../../shared/stage/stage";
 import { watchTheme } from "../../shared/stage/theme";
@@ -30,8 +30,7 @@ import type { ExplorerStore } from "../data/state";
 const NEAR = 10; // pixels from a dot that still count as on it
 const SIZE = { width: 720, height: 460 }; // of the picture while nobody knows that of the canvas
 
-export class Scatter {
-  private readonly disposers = new Disposers();
+export class Scatter extends Part {
   private readonly controls = el("div", "mkg-kg-controls");
   private readonly said = el("span", "mkg-kg-note");
   private readonly place = el("div", "mkg-kg-scatter");
@@ -50,11 +49,12 @@ export class Scatter {
   private pointed: number | null = null;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
     look?: CameraPose
   ) {
+    super(host);
     host.classList.add("mkg-kg-scatter-view");
     this.theme = readChartTheme(host);
     this.axes = new ScatterAxes(this.controls, quantities(data), store);
@@ -76,11 +76,10 @@ export class Scatter {
     return userPose(this.stage);
   }
 
-  dispose(): void {
-    this.disposers.dispose();
+  override dispose(): void {
     this.axes.dispose();
     this.stage.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private makeStage(): Stage {

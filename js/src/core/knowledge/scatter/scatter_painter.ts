@@ -1,11 +1,11 @@
-// The painter of a scatter: axes, dots, the front of the best, and names where there is room; and what chooses the axes.
+// The painter of a scatter plot: axes, dots, the Pareto front and names where there is room; and the controls of its axes.
 
 import { truncated, fontOf, type Measure, oneLine } from "../../shared/base/canvas";
 import { mix } from "../../shared/stage/theme";
 import type { Viewport } from "../../shared/stage/viewport";
 import type { ChartTheme } from "../../metrics/base/chart_theme";
 import { positionLabels, type Placement, type Rect, type LabelRequest } from "../map/map_labels";
-import { button, Disposers, el, listen, option, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, option, setAttribute, field } from "../../shared/ui/dom";
 import { firstPair, isWide, type Quantity } from "../data/quantities";
 import type { ExplorerStore } from "../data/state";
 import { logTicks, roundTicks } from "../../metrics/base/value_axis";
@@ -334,8 +334,7 @@ export class ScatterAxes {
     const { store } = this;
     const select = el("select", `mkg-kg-scatter-${side}`);
     select.append(...this.every.map(({ key, label }) => option(key, oneLine(label))));
-    const around = el("label", "mkg-view");
-    around.append(el("span", "mkg-label", word), select);
+    const around = field("mkg-view", word, select);
     const less = this.toggle(side, "less", "Which way is better, for the front of the best");
     const powers = this.toggle(side, "powers", "Powers of ten");
     powers.textContent = "log";

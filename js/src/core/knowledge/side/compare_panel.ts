@@ -1,7 +1,7 @@
 // The comparison of two models in the side panel: a button, the choice of the other model, and what they share.
 
 import { oneLine } from "../../shared/base/canvas";
-import { button, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, setRole } from "../../shared/ui/dom";
 import { counted, exactNumber, shortNumber, hyperLine } from "../../shared/base/format";
 import { folded, section, table } from "../../panel/parts";
 import type { Knowledge } from "../data/knowledge";
@@ -38,8 +38,7 @@ class ModelPicker {
     const others = Array.from({ length: data.modelCount }, (_, i) => i).filter(i => i !== model);
     this.others = others.sort((a, b) => data.overlap(model, b) - data.overlap(model, a) || a - b);
     list.id = `mkg-kg-picker-${++created}`;
-    list.setAttribute("role", "listbox");
-    list.setAttribute("aria-label", "Models, those with most in common first");
+    setRole(list, "listbox", "Models, those with most in common first");
     input.type = "text";
     input.placeholder = "Name of a model";
     input.spellcheck = false;

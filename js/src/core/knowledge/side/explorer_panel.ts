@@ -1,6 +1,6 @@
-// The side panel of an explorer: everything that is known of what is selected; with nothing selected, of the whole graph.
+// The side panel of an explorer: facts about the selection or, without one, about the whole graph.
 
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber, shortNumber, counted } from "../../shared/base/format";
 import { copyButton, Copier, Facts, foldedWhenLong, section, settingText, table, folded } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
@@ -16,19 +16,18 @@ import { valueText } from "../../metrics/base/value_axis";
 const NEAREST = 6; // models that are named beside one
 const TOP = 8; // structures that are named of a group
 
-export class ExplorerPanel {
-  private readonly disposers = new Disposers();
+export class ExplorerPanel extends Part {
   private readonly copier: Copier;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    super(host);
     this.copier = new Copier(store);
     host.classList.add("mkg-side-panel", "mkg-kg-panel");
-    host.setAttribute("role", "region");
-    host.setAttribute("aria-label", "Selection");
+    setRole(host, "region", "Selection");
     this.disposers.add(
       store.on(["selected", "comparing", "other"], () => this.render()),
       listen(host, "click", event => this.clicked(event))
@@ -36,10 +35,9 @@ export class ExplorerPanel {
     this.render();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.copier.dispose();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private render(): void {

@@ -1,7 +1,7 @@
 // The list beside the map: the tree of its groups and members, for the keyboard and for screen readers, and in its place the
 // results of a search.
 
-import { Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
 import { onSettings } from "../../shared/base/settings";
 import type { Entity, Knowledge } from "../data/knowledge";
@@ -26,8 +26,7 @@ const HEADINGS = new Map([
   ["family", "Families of models"]
 ]);
 
-export class KnowledgeTree {
-  private readonly disposers = new Disposers();
+export class KnowledgeTree extends Part {
   private items: readonly MapItem[] = [];
   private rows: HTMLElement[] = [];
   private readonly cache = new Map<string, { readonly look: string; readonly row: HTMLElement }>();
@@ -35,14 +34,14 @@ export class KnowledgeTree {
   private dark = false;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore,
     private readonly events: TreeEvents
   ) {
+    super(host);
     host.classList.add("mkg-tree", "mkg-kg-tree");
-    host.setAttribute("role", "tree");
-    host.setAttribute("aria-label", "Communities, families and what is open in them");
+    setRole(host, "tree", "Communities, families and what is open in them");
     this.disposers.add(
       listen(host, "click", event => this.clicked(event)),
       listen(host, "dblclick", event => this.doubleClicked(event)),
@@ -51,11 +50,6 @@ export class KnowledgeTree {
       store.on("colorBy", () => this.color()),
       onSettings(() => this.color())
     );
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   draw(picture: MapPicture, dark: boolean): void {
@@ -230,8 +224,7 @@ function inOrder(items: readonly MapItem[]): MapItem[] {
 
 const MAX_ROWS = 200; // rows; a search of more has to say more
 
-export class ResultList {
-  private readonly disposers = new Disposers();
+export class ResultList extends Part {
   private readonly list = el("div", "mkg-kg-results-list");
   private readonly note = el("p", "mkg-kg-results-note");
   private things: readonly Entity[] = [];
@@ -240,13 +233,13 @@ export class ResultList {
   private at = 0;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly data: Knowledge,
     private readonly store: ExplorerStore
   ) {
+    super(host);
     host.classList.add("mkg-kg-results");
-    this.list.setAttribute("role", "listbox");
-    this.list.setAttribute("aria-label", "Found");
+    setRole(this.list, "listbox", "Found");
     host.append(this.list, this.note);
     this.disposers.add(
       store.on("query", () => this.draw()),
@@ -255,11 +248,6 @@ export class ResultList {
       listen(this.list, "keydown", event => this.key(event))
     );
     this.draw();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   /** The best answer becomes the selection; after it the next one, as long as the search is the same. */

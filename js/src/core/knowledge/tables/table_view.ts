@@ -1,6 +1,6 @@
 // Tables of an explorer, and their columns: the ranking of structures and models, communities, types and jobs.
 
-import { Disposers, el, listen, option } from "../../shared/ui/dom";
+import { Disposers, el, listen, option, field } from "../../shared/ui/dom";
 import { exactNumber, shortBytes, shortNumber, hyperLine } from "../../shared/base/format";
 import { split } from "../../shared/search/search";
 import type { CameraPose } from "../../shared/stage/viewport";
@@ -111,12 +111,10 @@ export class TableView implements ExplorerView {
     options: readonly (readonly [string, string])[]
   ): HTMLSelectElement {
     const { store } = this;
-    const around = el("label", "mkg-view");
     const select = el("select", `mkg-kg-${key}`);
     select.append(...options.map(([value, text]) => option(value, text)));
     select.value = String(store.get(key));
-    around.append(el("span", "mkg-label", label), select);
-    this.controls.append(around);
+    this.controls.append(field("mkg-view", label, select));
     this.disposers.add(
       listen(select, "change", () => {
         if (key === "typeLevel") store.set(key, Number(select.value));

@@ -1,7 +1,7 @@
 // The legend of the cells: the scale of the scores with its ends, and an entry for every mark in use.
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
-import { Disposers, el, nameSpan } from "../../shared/ui/dom";
+import { el, nameSpan, Part, setRole } from "../../shared/ui/dom";
 import { COLOR_LEVELS, UNSCORED, rampColor, cellLayout, CELL_FLAGS, paintCell } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
 import { batchesText } from "../draft/number_texts";
@@ -99,20 +99,19 @@ const AS_THEY_ARE = [
   "From the 1st to the 99th percentile of all scores, as they are"
 ] as const;
 
-export class CellLegend {
-  private readonly disposers = new Disposers();
+export class CellLegend extends Part {
   private readonly ramp = el("span", "mkg-mask-ramp");
   private readonly scale = el("span", "mkg-mask-scale");
   private readonly entries: readonly Entry[];
   private of = ""; // the importance that the scores are of, as far as it is known
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext
   ) {
+    super(host);
     host.classList.add("mkg-mask-legend");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "What the cells say");
+    setRole(host, "group", "What the cells say");
     this.ramp.setAttribute("aria-hidden", "true");
     this.entries = MARKS.map(mark => new Entry(mark));
     const ends = key(el("span", "", "least"), this.ramp, el("span", "", "most important"), this.scale);
@@ -127,11 +126,6 @@ export class CellLegend {
       data.draft.onChange(later)
     );
     this.recolor();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   recolor(): void {

@@ -1,4 +1,4 @@
-// The draft as packed bits, little end first: 1 = this index is removed. Every axis begins with a byte of its own.
+// Bit masks of the draft, little end first: 1 = this index is removed. Every axis begins with a byte of its own.
 
 import { isCounts, isInteger, isObject, isString, isWithin } from "../../shared/base/schema";
 

@@ -1,4 +1,4 @@
-// Numbers in the words of the editor.
+// Number formatting of the mask editor: counts of axes and indices, changes in percent, rises of the loss.
 
 import { counted, exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
 import type { Totals } from "./counters";

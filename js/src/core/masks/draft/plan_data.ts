@@ -1,4 +1,4 @@
-// The data of one payload of the editor: axes, blocks, scores, draft, history and counters.
+// Model of the mask editor: axes, blocks, scores, draft, history and counters of one payload.
 
 import { BitTable, unpacked } from "./bit_table";
 import { Blocks, Draft, entrySizes, History } from "./draft";

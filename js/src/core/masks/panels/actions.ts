@@ -1,6 +1,6 @@
 // The buttons for actions of the kernel: check, mask, cut, undo, save and load.
 
-import { button, Disposers, el, listen, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, setAttribute, Part, setRole, field } from "../../shared/ui/dom";
 import type { EditorContext } from "../session/editor_context";
 import { amountText, changeText, COUNTERS, removalText } from "../draft/number_texts";
 
@@ -110,8 +110,7 @@ function noteOf(isChecked: boolean): string {
     : "These are the editor's own sizes: the dry run before the cut may correct them.";
 }
 
-export class Actions {
-  private readonly disposers = new Disposers();
+export class Actions extends Part {
   private readonly check = kernelButton("check", "Check", "Try the draft in a dry run; nothing is changed");
   private readonly mask = kernelButton("mask", "Mask", "Set to zero what goes; the model keeps its shape");
   private readonly cut = kernelButton("cut", "Cut…", "Take out what goes; asks before it does");
@@ -124,10 +123,11 @@ export class Actions {
 
   /** What the buttons come to stands between them, in `outcome`. */
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext,
     outcome: HTMLElement
   ) {
+    super(host);
     const { session, store, data } = scene;
     host.classList.add("mkg-mask-bar");
     const act = group("Model", this.check, this.mask, this.cut, this.undo);
@@ -153,11 +153,6 @@ export class Actions {
     this.show();
   }
 
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
-  }
-
   /** Where there is little room the fields of the file are folded away. */
   private openFile(files: HTMLElement): void {
     const isOpen = files.classList.toggle("mkg-is-open");
@@ -172,12 +167,10 @@ export class Actions {
   }
 
   private pathField(): HTMLElement {
-    const label = el("label", "mkg-mask-field");
     this.path.type = "text";
     this.path.spellcheck = false;
     this.path.autocomplete = "off";
-    label.append(el("span", "mkg-label", "Plan file"), this.path);
-    return label;
+    return field("mkg-mask-field", "Plan file", this.path);
   }
 
   private ask(): void {
@@ -225,8 +218,7 @@ function kernelButton(name: string, text: string, title: string): HTMLButtonElem
 
 function group(name: string, ...children: HTMLElement[]): HTMLElement {
   const element = el("div", "mkg-mask-group");
-  element.setAttribute("role", "group");
-  element.setAttribute("aria-label", name);
+  setRole(element, "group", name);
   element.append(...children);
   return element;
 }

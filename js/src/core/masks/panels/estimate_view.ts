@@ -1,6 +1,6 @@
-// The cost of a ratio beside its slider: the curve to choose it by, where its figures are from, and the buttons for both.
+// The loss curve beside the ratio's slider: estimated loss against FLOPs left, its source, and the buttons that measure it.
 
-import { button, Disposers, el, listen, setAttribute, svg } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, setAttribute, svg, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { curveOf, type Point, currentCost, lossIncreaseAt, toMeasure } from "../session/estimate";
 import type { RatioControl } from "./toolbar";
@@ -61,8 +61,7 @@ class LossCurve {
     picture.append(this.zero, this.line, this.through, this.spots, this.under, this.here, ...labels);
     const { element } = this;
     element.tabIndex = 0;
-    element.setAttribute("role", "slider");
-    element.setAttribute("aria-label", "Ratio on the curve of the loss against the FLOPs left");
+    setRole(element, "slider", "Ratio on the curve of the loss against the FLOPs left");
     element.setAttribute("aria-valuemin", "0");
     element.append(picture);
     this.under.style.display = "none";
@@ -210,8 +209,7 @@ const WHAT_TO_PASS = "Pass MaskEditor batches= and loss= to see here what each r
 const MORE = "together they usually cost more";
 const UNKNOWN = "What a ratio costs is not computed for this model as it is.";
 
-export class EstimateView {
-  private readonly disposers = new Disposers();
+export class EstimateView extends Part {
   private readonly curve: LossCurve;
   private readonly figure = el("span", "mkg-mask-estimate-figure");
   private readonly source = el("span", "mkg-mask-estimate-source");
@@ -225,13 +223,13 @@ export class EstimateView {
   private ranked = ""; // what that was made for
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext,
     private readonly ratio: RatioControl
   ) {
+    super(host);
     host.classList.add("mkg-mask-estimate");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Loss without what goes");
+    setRole(host, "group", "Loss without what goes");
     this.curve = new LossCurve(
       {
         get ratio() {
@@ -255,10 +253,9 @@ export class EstimateView {
     this.draw();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.curve.dispose();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   private fill(): void {

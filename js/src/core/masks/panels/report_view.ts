@@ -1,6 +1,6 @@
 // The report of the dry run, beside the buttons and in full below them, and the results of the user's function.
 
-import { button, Disposers, el, listen, nameSpan } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, Part, setRole } from "../../shared/ui/dom";
 import { counted, exactNumber, shortNumber } from "../../shared/base/format";
 import type { Change, Report, Evaluation } from "../session/kernel_answers";
 import type { EditorContext } from "../session/editor_context";
@@ -31,13 +31,11 @@ export class ReportView {
     private readonly show: (axis: number) => void
   ) {
     host.classList.add("mkg-mask-report");
-    host.setAttribute("role", "region");
-    host.setAttribute("aria-label", "Dry run");
+    setRole(host, "region", "Dry run");
     this.found.setAttribute("role", "status");
     this.body.id = `mkg-mask-report-${++bodies}`;
     this.body.tabIndex = 0; // it may have to be scrolled
-    this.body.setAttribute("role", "group");
-    this.body.setAttribute("aria-label", "What the dry run found");
+    setRole(this.body, "group", "What the dry run found");
     this.toggle.setAttribute("aria-controls", this.body.id);
     this.head.append(this.hint, this.found, this.note, this.toggle);
     host.append(this.head, this.body);
@@ -156,8 +154,7 @@ const STATES: Readonly<Record<string, string>> = {
 const MAX_RESULTS = 6; // the latest
 const NO_STATISTICS = "no statistics to recalibrate";
 
-export class TrialView {
-  private readonly disposers = new Disposers();
+export class TrialView extends Part {
   private readonly check = el("input", "mkg-mask-recalibrating");
   private readonly recalibrate = button(
     "mkg-button mkg-mask-recalibrate",
@@ -173,13 +170,13 @@ export class TrialView {
   private readonly said = el("div", "mkg-offscreen");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext
   ) {
+    super(host);
     const { session, store } = scene;
     host.classList.add("mkg-mask-trial");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Recalibration and evaluation");
+    setRole(host, "group", "Recalibration and evaluation");
     this.said.setAttribute("role", "status");
     this.recalibrate.dataset.mkgNeedsKernel = this.evaluate.dataset.mkgNeedsKernel = "";
     const { recalibrate, evaluate, batches, hasStatistics } = session.offers;
@@ -205,11 +202,6 @@ export class TrialView {
     );
     this.show();
     this.list();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private choice(): HTMLElement {

@@ -1,10 +1,22 @@
 // The toolbar of the editor with its ratio of indices, its status line, and the counters of parameters, FLOPs and bytes.
 
-import { button, Debounced, Disposers, el, listen, option, icon } from "../../shared/ui/dom";
+import {
+  button,
+  Debounced,
+  Disposers,
+  el,
+  listen,
+  option,
+  icon,
+  Part,
+  setRole,
+  iconButton,
+  field
+} from "../../shared/ui/dom";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
-import { DISCONNECTED } from "../../shared/ui/status";
+import { DISCONNECTED } from "../../shared/ui/widget_frame";
 import type { Action } from "../session/session";
 import { exactNumber } from "../../shared/base/format";
 import type { Amount } from "../draft/counters";
@@ -16,9 +28,8 @@ const SCOPES: readonly [Scope, string][] = [
   ["global", "all axes together"]
 ];
 
-export class MaskToolbar {
+export class MaskToolbar extends Part {
   readonly ratio: RatioControl;
-  private readonly disposers = new Disposers();
   private readonly importance = el("select", "mkg-mask-importance");
   private readonly scope = el("select", "mkg-mask-scope");
   private readonly undo = button("mkg-button mkg-mask-undo", "", "Undo (Ctrl+Z)");
@@ -28,13 +39,13 @@ export class MaskToolbar {
   private readonly typed = new Debounced(() => this.scene.store.set("query", this.input.value), SEARCH_DELAY);
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext
   ) {
+    super(host);
     const { data, store, session } = scene;
     host.classList.add("mkg-mask-toolbar");
-    host.setAttribute("role", "toolbar");
-    host.setAttribute("aria-label", "Importance, ratio and search");
+    setRole(host, "toolbar", "Importance, ratio and search");
     this.importance.dataset.mkgNeedsKernel = "";
     this.importance.title = "Importance: what the cells are shaded and chosen by";
     this.scope.title = "Ranked on: what a ratio takes the least important of";
@@ -45,8 +56,8 @@ export class MaskToolbar {
     this.ratio = new RatioControl(scene);
     this.disposers.add(() => this.ratio.dispose());
     host.append(
-      field("Importance", this.importance),
-      field("Ranked on", this.scope),
+      field("mkg-mask-field", "Importance", this.importance),
+      field("mkg-mask-field", "Ranked on", this.scope),
       this.ratio.element,
       this.steps(),
       this.searchBox()
@@ -63,10 +74,9 @@ export class MaskToolbar {
     this.show();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.typed.cancel();
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   /** How many rows the search has left. */
@@ -132,12 +142,6 @@ export class MaskToolbar {
     this.undo.disabled = !data.history.canUndo;
     this.redo.disabled = !data.history.canRedo;
   }
-}
-
-function field(text: string, control: HTMLElement): HTMLElement {
-  const label = el("label", "mkg-mask-field");
-  label.append(el("span", "mkg-label", text), control);
-  return label;
 }
 
 // The share of all indices that goes: a slider with a number field, and a gesture while either is moved.
@@ -271,19 +275,17 @@ const WAITING: Readonly<Record<Action, string>> = {
   evaluate: "Waiting for the kernel to evaluate the model…"
 };
 
-export class MaskStatus {
-  private readonly disposers = new Disposers();
+export class MaskStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
-  private readonly close = button("mkg-icon-button mkg-close", "", "Dismiss");
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext
   ) {
+    super(host);
     host.classList.add("mkg-status", "mkg-mask-status");
     this.text.setAttribute("role", "status");
-    this.close.setAttribute("aria-label", "Dismiss");
-    this.close.append(icon("close"));
     host.append(this.text, this.close);
     this.disposers.add(
       scene.store.on("connected", () => this.draw()),
@@ -291,11 +293,6 @@ export class MaskStatus {
       listen(this.close, "click", () => scene.session.say(""))
     );
     this.draw();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private draw(): void {
@@ -318,29 +315,23 @@ export class MaskStatus {
 
 // Parameters, FLOPs and bytes, before and after, as the draft stands.
 
-export class CounterLine {
-  private readonly disposers = new Disposers();
+export class CounterLine extends Part {
   private readonly gauges: readonly Gauge[];
   private readonly dropped = el("div", "mkg-mask-dropped");
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext
   ) {
+    super(host);
     host.classList.add("mkg-mask-counters");
-    host.setAttribute("role", "group");
-    host.setAttribute("aria-label", "Size before and after");
+    setRole(host, "group", "Size before and after");
     const [first = "", ...more] = scene.session.offers.inputs;
     const per = first && ` for an input of ${first}${more.length ? ` and ${more.length} more` : ""}`;
     this.gauges = COUNTERS.map(([counter, label]) => new Gauge(counter, label, counter === "flops" ? per : ""));
     host.append(...this.gauges.map(({ element }) => element), this.dropped);
     this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
     this.draw();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private readonly draw = (): void => {

@@ -1,6 +1,6 @@
-// The list of what can be removed: blocks, free axes and frozen ones, of which only the rows near the view are in the page.
+// The list of axes and blocks with a row for each, free axes before frozen ones; only rows near the view are in the page.
 
-import { button, Disposers, el, icon, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, icon, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
 import { cellLayout, type RowMove } from "../cell_drawing";
 import { axisCost } from "../session/estimate";
@@ -304,9 +304,8 @@ interface Slot {
   row: AxisRow | null;
 }
 
-export class AxisList implements IndexStripOwner {
+export class AxisList extends Part implements IndexStripOwner {
   readonly describedBy = `mkg-mask-keys-${++lists}`;
-  private readonly disposers = new Disposers();
   private readonly slots: Slot[];
   private readonly byShell = new Map<Element, Slot>();
   private readonly byAxis = new Map<number, Slot>();
@@ -318,10 +317,11 @@ export class AxisList implements IndexStripOwner {
   private isMeasured = false;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly scene: EditorContext,
     private readonly found: (text: string) => void // how many rows a search leaves
   ) {
+    super(host);
     const { data } = scene;
     const axes = [...data.axes.size.keys()];
     const free = axes.filter(axis => data.isFree(axis));
@@ -348,13 +348,12 @@ export class AxisList implements IndexStripOwner {
     this.markSelected();
   }
 
-  dispose(): void {
+  override dispose(): void {
     this.observer?.disconnect();
     this.fold?.dispose();
     this.blocks?.dispose();
     this.slots.forEach(slot => this.drop(slot));
-    this.disposers.dispose();
-    this.host.replaceChildren();
+    super.dispose();
   }
 
   /** Draws what can be seen anew with the next frame. */
@@ -409,8 +408,7 @@ export class AxisList implements IndexStripOwner {
 
   private list(title: string, axes: readonly number[]): HTMLElement {
     const list = el("div", "mkg-mask-list");
-    list.setAttribute("role", "list");
-    list.setAttribute("aria-label", title);
+    setRole(list, "list", title);
     list.append(...axes.flatMap(axis => this.byAxis.get(axis)?.shell ?? []));
     return list;
   }

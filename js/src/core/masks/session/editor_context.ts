@@ -1,4 +1,4 @@
-// The context that all parts of one view share: the model's session, the view's state, colors and the next frame.
+// Context shared by all parts of an editor: the session, the view's state, colors and the frame queue.
 
 import { type CellColors, readCellColors, ScoreScale, type CellTooltip } from "../cell_drawing";
 import { type Session, SessionEvents } from "./session";

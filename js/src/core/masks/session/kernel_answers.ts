@@ -1,4 +1,4 @@
-// Answers of the kernel: what the user's data allow, progress and results of measurements, and the report of a dry run.
+// Kernel messages of the editor, checked: available user data, progress and results of measurements, the dry run's report.
 
 import { isArrayOf, isCount, isFiniteNumber, isObject, isString, isValue, tuple } from "../../shared/base/schema";
 

@@ -1,4 +1,4 @@
-// The axes: from values to places on a plain axis of moderate numbers, the ticks on it, and their texts.
+// Value axes of charts: linear and log scales, ticks and tick labels.
 
 import { scaleLinear } from "d3-scale";
 import { exactNumber, shortNumber } from "../../shared/base/format";

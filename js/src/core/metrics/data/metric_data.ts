@@ -1,4 +1,4 @@
-// The series that the kernel has sent for one model, shared by all of its views.
+// Metric data of one model: the series that the kernel has sent, shared by all of its views.
 
 import { decodeUpdate, type Form, HISTOGRAM_HEAD, type RawAlert, type Update } from "./payload";
 import { HistogramData, LineData } from "./series";

@@ -1,4 +1,4 @@
-// The data of a panel: its payload, and messages of new values with their numbers as typed arrays.
+// The payload of a metric panel, and messages of new values with their numbers as typed arrays.
 
 import * as v from "valibot";
 import {

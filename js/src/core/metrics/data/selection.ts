@@ -1,4 +1,4 @@
-// The series that are drawn: of one metric and phase, those of the ticked modules, else a few that differ most.
+// Selection of the series to draw: of one metric and phase, for the ticked modules, else a few that differ most.
 
 import type { Entry, Kind, MetricData } from "./metric_data";
 import type { PanelStore, PanelView, Phase } from "../base/state";

@@ -1,7 +1,7 @@
 // The heat map of layers by steps: a canvas as large as what is seen, over rows that may be scrolled.
 
 import { NOT_FINITE_COLOR, sample } from "../../shared/stage/color";
-import { Disposers, el, listen } from "../../shared/ui/dom";
+import { el, listen, Part } from "../../shared/ui/dom";
 import {
   ABOVE,
   BELOW,
@@ -135,8 +135,7 @@ const RIGHT = 16;
 const TOP = 6;
 const SHADES = 256;
 
-export class Heatmap {
-  private readonly disposers = new Disposers();
+export class Heatmap extends Part {
   private readonly canvas = el("canvas");
   private readonly scroller = el("div", "mkg-metric-scroller");
   private readonly sizer = el("div", "mkg-metric-sizer");
@@ -149,9 +148,10 @@ export class Heatmap {
   private at: { row: number; step: number } | null = null; // what the keyboard is on
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     private readonly events: { pick(module: string): void; say(text: string): void }
   ) {
+    super(host);
     host.classList.add("mkg-metric-heatmap");
     host.tabIndex = 0;
     host.setAttribute("role", "group");
@@ -175,11 +175,6 @@ export class Heatmap {
 
   get bitmap(): HTMLCanvasElement {
     return this.canvas;
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   draw(picture: HeatPicture): void {

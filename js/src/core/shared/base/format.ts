@@ -1,4 +1,4 @@
-// Numbers as people read them, with the exact value beside them in a tooltip; and hyper-parameters in short.
+// Formatting of numbers, short with the exact value for a tooltip, and of hyperparameters.
 
 import type { Value, Scalar } from "./schema";
 

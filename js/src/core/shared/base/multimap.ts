@@ -1,4 +1,4 @@
-// Maps from a key to a list.
+// Multimaps: maps from a key to a list.
 
 export function push<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   const list = lists.get(key);

@@ -1,4 +1,4 @@
-// The axes of a traced model: their names, where they run, and what the dimensions of tensors are made of.
+// The axes of a traced model: their names, member tensors and modules, and the axes of each tensor dimension.
 
 import type { Hierarchy } from "./hierarchy";
 import type { AxesPayload, FlowPayload } from "../payload/payload";

@@ -1,4 +1,4 @@
-// A traced forward pass, indexed: the calls of each module, shapes as text, operators without a formula.
+// Index of a traced forward pass: calls of each module, shapes as text, operators without a FLOPs formula.
 
 import { push } from "../base/multimap";
 import { type FlowPayload, toNumber } from "../payload/payload";

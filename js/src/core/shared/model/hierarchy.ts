@@ -1,4 +1,4 @@
-// The module tree of one payload: navigation, folds and what is known of each node.
+// The module tree of one payload: parents, children, folds and the facts of each node.
 
 import { push } from "../base/multimap";
 import { ModelPayload, Tensor, toNumber } from "../payload/payload";

@@ -1,4 +1,4 @@
-// Reasons why a saved file is not shown, each as one sentence.
+// Errors of files that cannot be shown, each with a message of one sentence.
 
 /** Texts that the host may translate: bundles of JupyterLab are of this kind. */
 export interface Translations {

@@ -1,4 +1,4 @@
-// Camera poses: fit, zoom and pan for boxes and viewports. Pure arithmetic.
+// Camera poses and viewports: fit, zoom and pan as pure arithmetic.
 
 export type Box = [x: number, y: number, width: number, height: number];
 export type Point = readonly [x: number, y: number];

@@ -21,6 +21,35 @@ export function button(className: string, text: string, title = ""): HTMLButtonE
   return element;
 }
 
+/** A button with an icon alone; `key`: its shortcut, which the title names. */
+export function iconButton(className: string, name: IconName, title: string, key = ""): HTMLButtonElement {
+  const element = button(className, "", key === "" ? title : `${title} (${key})`);
+  element.setAttribute("aria-label", title);
+  if (key !== "") element.setAttribute("aria-keyshortcuts", key);
+  element.append(icon(name));
+  return element;
+}
+
+export function box(className: string, ...children: HTMLElement[]): HTMLElement {
+  const element = el("div", className);
+  element.append(...children);
+  return element;
+}
+
+/** A control with its label before it. */
+export function field(className: string, text: string, ...controls: HTMLElement[]): HTMLLabelElement {
+  const label = el("label", className);
+  label.append(el("span", "mkg-label", text), ...controls);
+  return label;
+}
+
+/** A box to tick with its label behind it. */
+export function checkbox(className: string, control: HTMLInputElement, text: string): HTMLElement {
+  const label = el("label", className);
+  label.append(control, el("span", "", text));
+  return label;
+}
+
 export function option(value: string, text: string): HTMLOptionElement {
   const element = el("option", "", text);
   element.value = value;
@@ -51,6 +80,12 @@ export function setAttribute(element: Element, name: string, value: string | num
   else element.setAttribute(name, text);
 }
 
+/** Gives an element its role and its name for screen readers. */
+export function setRole(element: HTMLElement, role: string, label: string): void {
+  element.setAttribute("role", role);
+  element.setAttribute("aria-label", label);
+}
+
 export function listen<K extends keyof HTMLElementEventMap>(
   target: HTMLElement,
   type: K,
@@ -70,6 +105,18 @@ export class Disposers {
 
   dispose(): void {
     for (const disposer of this.pending.splice(0).reverse()) disposer();
+  }
+}
+
+/** A part of a widget in a host element of its own, which it leaves empty. */
+export class Part {
+  protected readonly disposers = new Disposers();
+
+  constructor(protected readonly host: HTMLElement) {}
+
+  dispose(): void {
+    this.disposers.dispose();
+    this.host.replaceChildren();
   }
 }
 

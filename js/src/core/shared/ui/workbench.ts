@@ -1,6 +1,6 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
-import { Disposers, el, listen, setAttribute } from "./dom";
+import { el, listen, setAttribute, Part } from "./dom";
 import { captureKeys } from "./keys";
 import { lendWindowButtons } from "./window_buttons";
 
@@ -28,19 +28,19 @@ function clamped(share: number): number {
   return Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, share));
 }
 
-export class WorkbenchPanes {
-  private readonly disposers = new Disposers();
+export class WorkbenchPanes extends Part {
   private readonly below = el("div", "mkg-workbench-row");
   private readonly handles = { rows: this.handle("rows"), columns: this.handle("columns") };
   readonly panes: readonly HTMLElement[];
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     count: number,
     private split: Split,
     private readonly changed: (split: Split) => void,
     beneath = false
   ) {
+    super(host);
     host.classList.add("mkg-widget", "mkg-workbench");
     captureKeys(host);
     this.panes = Array.from({ length: count }, () => el("div", "mkg-workbench-pane"));
@@ -63,11 +63,6 @@ export class WorkbenchPanes {
   setSplit(split: Split): void {
     this.split = split;
     this.show();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   /** The buttons of the whole, once it has its place on the page, in the toolbar of its first part. */

@@ -1,38 +1,38 @@
-// Messages of a widget: its status line, the notice that its model has changed, and the text in place of data that cannot be read.
+// The frame of a widget: its host element, its status line, the notice that its model has changed, and the text in place of
+// what cannot be read or drawn.
 
-import { button, Disposers, el, listen, setAttribute, icon } from "./dom";
-import type { Hierarchy } from "../model/hierarchy";
-import type { GraphStore } from "../model/graph_store";
+import { button, el, listen, setAttribute, Part, iconButton } from "./dom";
+import { captureKeys } from "./keys";
 import { PayloadError } from "../base/schema";
 
 export const DISCONNECTED = "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
 
-export class StatusLine {
-  private readonly disposers = new Disposers();
-  private readonly text = el("span", "mkg-status-text");
-  private readonly close = button("mkg-icon-button mkg-close", "", "Dismiss");
+interface StatusStore {
+  get(key: "connected"): boolean;
+  get(key: "notice"): string;
+  set(key: "notice", text: string): void;
+  on(keys: readonly ("connected" | "notice")[], listener: () => void): () => void;
+}
 
+export class StatusLine extends Part {
+  private readonly text = el("span", "mkg-status-text");
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
+
+  /** `counts`: of what is drawn, which are not read out when they change. */
   constructor(
-    private readonly host: HTMLElement,
-    _h: Hierarchy,
-    private readonly store: GraphStore
+    host: HTMLElement,
+    private readonly store: StatusStore,
+    counts?: HTMLElement
   ) {
+    super(host);
     host.classList.add("mkg-status");
-    host.setAttribute("role", "status");
-    this.close.setAttribute("aria-label", "Dismiss");
-    this.close.append(icon("close"));
-    host.append(this.text, this.close);
+    (counts ? this.text : host).setAttribute("role", "status");
+    host.append(this.text, ...(counts ? [counts] : []), this.close);
     this.disposers.add(
-      store.on("notice", () => this.render()),
-      store.on("connected", () => this.render()),
+      store.on(["connected", "notice"], () => this.render()),
       listen(this.close, "click", () => store.set("notice", ""))
     );
     this.render();
-  }
-
-  dispose(): void {
-    this.disposers.dispose();
-    this.host.replaceChildren();
   }
 
   private render(): void {
@@ -89,4 +89,38 @@ export function readOrShowError<T>(host: HTMLElement, raw: unknown, read: (raw: 
     showMessage(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
   }
   return undefined;
+}
+
+// The element that a widget is in.
+
+const created = new Map<string, number>(); // by the name of their kind
+
+/** Makes an element the host of a widget, whose kind names its class and, where it has no id yet, its id. */
+export function prepareHost(host: HTMLElement, kind: string): void {
+  host.classList.add("mkg-widget", `mkg-${kind}`);
+  if (host.dataset.mkgId === undefined) {
+    const number = (created.get(kind) ?? 0) + 1;
+    created.set(kind, number);
+    host.dataset.mkgId = `${kind}-${number}`;
+  }
+  captureKeys(host);
+  delete host.dataset.mkgReady;
+}
+
+/** `marks`: of the data that a widget of this kind leaves on its host, beside that it is ready. */
+export function clearHost(host: HTMLElement, ...marks: readonly string[]): void {
+  host.replaceChildren();
+  host.classList.remove("mkg-is-disconnected");
+  for (const mark of ["ready", ...marks]) host.removeAttribute(`data-mkg-${mark}`);
+}
+
+/** What `draw` makes; undefined, and a sentence on the page, when it fails. */
+export function drawOrShowError<T>(host: HTMLElement, draw: () => T, problem: string): T | undefined {
+  try {
+    return draw();
+  } catch (error) {
+    console.error("modulekg-widgets", error); // not thrown on: its text would reach the page as HTML
+    showMessage(host, problem);
+    return undefined;
+  }
 }
