@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import modulekg_widgets as mk
 from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 from modulekg_widgets.engine.torch_runtime.private import HigherOrderOperator
+from modulekg_widgets.engine.torch_runtime.pytree import nested_rows
 
 Forward = Callable[..., Tensor]
 OFFSETS = torch.tensor([0, 2, 3, 6])
@@ -318,6 +320,21 @@ def test_a_nested_tensor_without_jagged_layout_keeps_its_layers_and_no_others() 
     assert plan.params[1] == plan.params[0] - 4 * (4 + 1 + 8) - 4 * (8 + 1 + 3)
     assert [step.path for step in mk.ForwardPlayer(model, x).steps] == ["", "a", "b", "inner", "c", "out"]
     assert torch.allclose(graph.forward(x), model(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_inputs_are_all_of_their_rows_wherever_they_are_shown(layout: torch.layout) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    rows = torch.nested.nested_tensor(_ROWS, layout=layout)
+    graph = mk.trace(model, rows)
+    assert graph.axes.verify().ok
+    assert torch.equal(nested_rows(graph.forward(rows)), model(rows).values())
+    step = mk.ForwardPlayer(model, rows).steps[1]
+    assert step.inputs[0].sizes == tuple(rows.values().shape)
+    assert step.statistics is not None
+    assert step.statistics.count == 6 * 8
+    for widget in (mk.ForwardPlayer(model, rows), mk.MaskEditor(model, rows), mk.ModelGraph(model, rows)):
+        json.dumps(widget.get_state(), default=lambda value: memoryview(value).nbytes)
 
 
 def test_attention_over_nested_tensors_keeps_its_layers() -> None:

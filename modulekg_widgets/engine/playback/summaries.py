@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import nested_rows, tensors
 
 Tensor = torch.Tensor
 MAX_TENSORS = 12  # of one call's inputs or outputs that are listed
@@ -50,10 +50,10 @@ class TopOutputs:
 
 
 def layouts(value: object) -> tuple[TensorLayout, ...]:
-    """Returns the layouts of all tensors among the inputs or outputs of a call."""
+    """Returns the layouts of all tensors among the inputs or outputs of a call; a nested one is all of its rows."""
     found = []
     for name, tensor in tensors(value):
-        found.append(TensorLayout(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+        found.append(TensorLayout(name, tuple(nested_rows(tensor).shape), str(tensor.dtype).removeprefix("torch.")))
         if len(found) == MAX_TENSORS:
             break
     return tuple(found)
@@ -61,7 +61,7 @@ def layouts(value: object) -> tuple[TensorLayout, ...]:
 
 def main_tensor(value: object) -> Tensor | None:
     """The tensor that statistics and pictures are of: the first one."""
-    return next((tensor for _, tensor in tensors(value)), None)
+    return next((nested_rows(tensor) for _, tensor in tensors(value)), None)
 
 
 def real_elements(tensor: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from modulekg_widgets.engine.pruning.plan.selection.fullest_trace import fullest
 from modulekg_widgets.engine.pruning.plan.selection.request import Importance
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import ModelSizes, SizeModel
 from modulekg_widgets.engine.residuals.removable_blocks import NestedBlocks, residual_blocks
-from modulekg_widgets.engine.torch_runtime.pytree import tensors
+from modulekg_widgets.engine.torch_runtime.pytree import nested_rows, tensors
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 from modulekg_widgets.engine.tracing.trace import REAL
 
@@ -97,7 +97,7 @@ class Draft:
     @property
     def input_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the traced inputs, for which FLOPs are counted."""
-        return [tuple(tensor.shape) for _, tensor in tensors(self.graph.call)]
+        return [tuple(nested_rows(tensor).shape) for _, tensor in tensors(self.graph.call)]
 
     @cached_property
     def _blocks_of_axis(self) -> tuple[frozenset[int], ...]:

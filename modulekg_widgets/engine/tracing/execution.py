@@ -123,7 +123,9 @@ class ForwardReplay:
         """The tensors of the inputs by their nodes."""
         given = input_tensors(self.graph.model, args, kwargs)
         traced = input_tensors(self.graph.model, *self.graph.call)
-        got, expected = (", ".join(f"{name} {list(t.shape)}" for name, t in found) for found in (given, traced))
+        got, expected = (
+            ", ".join(f"{name} {list(recorded_shape(t))}" for name, t in found) for found in (given, traced)
+        )
         if got != expected:
             raise self._error(f"forward got {got or 'no tensors'}, and the graph was traced with {expected}")
         if given:
@@ -152,8 +154,10 @@ class ForwardReplay:
             raise TraceError(
                 f"{printable(node.name)} is on the meta device: give the model weights first, as by to_empty"
             )
-        if tuple(tensor.shape) != node.shape:
-            raise self._error(f"{printable(node.name)} has shape {list(tensor.shape)}, at the trace {list(node.shape)}")
+        if recorded_shape(tensor) != node.shape:
+            raise self._error(
+                f"{printable(node.name)} has shape {list(recorded_shape(tensor))}, at the trace {list(node.shape)}"
+            )
         return tensor.to(self._device(tensor.device)) if node.kind == CONSTANT else tensor
 
     def _error(self, what: str) -> TraceError:

@@ -26,6 +26,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
+from modulekg_widgets.engine.operators.recorded_call import recorded_shape
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers
 from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
@@ -302,7 +303,7 @@ def _trace_error(error: Exception, graph: Dataflow, walk: Walk, labels: list[tup
     where = (f" in {printable(walk.path(path)) or '(root)'!r}" if path is not None else "") + (
         f" at {source}" if source else ""
     )
-    given = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in labels) or "no tensors"
+    given = ", ".join(f"{name} {list(recorded_shape(tensor))}" for name, tensor in labels) or "no tensors"
     last = f" after {graph.operators[-1].where}" if graph.operators else ""
     return TraceError(
         f"the forward pass of {printable(type(graph.model).__name__)} stopped{where}{last}: "
