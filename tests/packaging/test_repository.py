@@ -116,6 +116,6 @@ def test_a_local_hook_runs_a_tool_of_the_front_end_on_its_files(name: str) -> No
     words = hook["entry"].split()
     assert name in {Path(word).name for word in words}
     assert [word for word in words if "/" in word and "node_modules" not in word and not (ROOT / word).exists()] == []
-    assert re.search(hook["files"], "js/src/widgets/index.ts")
+    assert re.search(hook["files"], "js/src/widgets/all.ts")
     assert re.search(hook["files"], "js/scripts/bundle.mjs")
     assert not re.search(hook["files"], "js/package.json")

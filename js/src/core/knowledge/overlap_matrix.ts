@@ -2,7 +2,7 @@
 
 import { PALETTE } from "../../generated/palette";
 import { canDraw, measurer, oneLine, pixelRatio, truncated, fontOf, type Measure } from "../shared/base/canvas";
-import { button, el, listen, Part } from "../shared/ui/dom";
+import { button, el, listen, Part, onResize } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import { mix, watchTheme } from "../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../metrics/base/chart_theme";
@@ -134,11 +134,7 @@ export class OverlapMatrix extends Part {
         this.paint();
       })
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.scroller);
-      this.disposers.add(() => observer.disconnect());
-    }
+    this.disposers.add(onResize(this.scroller, () => this.resize()));
   }
 
   /** What a search has found is left; of a single model the ones with which it shares most, too. */

@@ -14,7 +14,8 @@ import {
   saveFile,
   Part,
   setRole,
-  box
+  box,
+  onResize
 } from "../shared/ui/dom";
 import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
 import { fileName } from "../export/graph_picture";
@@ -158,11 +159,7 @@ class Panel implements MetricPanel {
         this.redraw();
       })
     );
-    if (typeof ResizeObserver === "function") {
-      const observer = new ResizeObserver(() => this.pacer.now());
-      observer.observe(this.stage);
-      this.disposers.add(() => observer.disconnect());
-    }
+    this.disposers.add(onResize(this.stage, () => this.pacer.now()));
   }
 
   /** Values came: counted at once, drawn when it is time, and not at all while paused. */

@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { canDraw, oneLine } from "../../shared/base/canvas";
-import { button, el, listen, nameSpan, setAttribute, keyLine, setRole, Part } from "../../shared/ui/dom";
+import { button, el, listen, nameSpan, setAttribute, keyLine, setRole, Part, onResize } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
@@ -158,11 +158,7 @@ export class FrequencyChart extends Part {
         this.draw();
       })
     );
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.chart);
-      this.disposers.add(() => observer.disconnect());
-    }
+    this.disposers.add(onResize(this.chart, () => this.resize()));
   }
 
   private get isLog(): boolean {

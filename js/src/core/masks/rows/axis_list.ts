@@ -1,6 +1,17 @@
 // The list of axes and blocks with a row for each, free axes before frozen ones; only rows near the view are in the page.
 
-import { button, Disposers, el, icon, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
+import {
+  button,
+  Disposers,
+  el,
+  icon,
+  listen,
+  nameSpan,
+  setAttribute,
+  Part,
+  setRole,
+  onResize
+} from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
 import { cellLayout, type RowMove } from "../cell_drawing";
 import { axisCost } from "../session/estimate";
@@ -449,9 +460,7 @@ export class AxisList extends Part implements IndexStripOwner {
     });
     this.slots.forEach(({ shell }) => observer.observe(shell));
     this.observer = observer;
-    const resized = new ResizeObserver(() => this.scene.frames.add(this.refit));
-    resized.observe(this.host);
-    this.disposers.add(() => resized.disconnect());
+    this.disposers.add(onResize(this.host, () => this.scene.frames.add(this.refit)));
   }
 
   /** Whether all that is unfolded needs a window. */

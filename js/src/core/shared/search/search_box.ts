@@ -1,7 +1,7 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
 import { contextOf } from "../base/canvas";
-import { Debounced, type Disposer, Disposers, el, isField, listen, icon } from "../ui/dom";
+import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize } from "../ui/dom";
 
 const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
@@ -100,8 +100,5 @@ function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
     input.placeholder = offered.find(one => width(one) <= room) ?? offered[offered.length - 1];
   };
   input.placeholder = text;
-  if (typeof ResizeObserver === "undefined") return () => undefined;
-  const observer = new ResizeObserver(fit);
-  observer.observe(input);
-  return () => observer.disconnect();
+  return onResize(input, fit);
 }

@@ -3,7 +3,7 @@
 
 import { Camera, type CameraOptions, CameraAnimation } from "./camera";
 import { contextOf, pixelRatio } from "../base/canvas";
-import { Disposers, el, Debounced, listen, widgetRoot } from "../ui/dom";
+import { Disposers, el, Debounced, listen, widgetRoot, onResize } from "../ui/dom";
 import { isFullScreen } from "../ui/window_buttons";
 import { Minimap } from "./minimap";
 import type { Box, Extent, CameraPose, Point, Viewport } from "./viewport";
@@ -126,11 +126,7 @@ export class Stage {
       pan: (dx, dy) => this.camera.panBy(dx, dy),
       zoom: (factor, x, y) => this.camera.zoomBy(factor, x, y)
     });
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.measure());
-      observer.observe(wrap);
-      this.disposers.add(() => observer.disconnect());
-    }
+    this.disposers.add(onResize(wrap, () => this.measure()));
   }
 
   get picture(): StagePicture {

@@ -95,6 +95,14 @@ export function listen<K extends keyof HTMLElementEventMap>(
   return () => target.removeEventListener(type, handler);
 }
 
+/** Tells of each new size of an element, where the browser can. */
+export function onResize(element: Element, act: () => void): Disposer {
+  if (typeof ResizeObserver === "undefined") return () => undefined;
+  const observer = new ResizeObserver(act);
+  observer.observe(element);
+  return () => observer.disconnect();
+}
+
 /** Collects what has to be undone when a component goes. */
 export class Disposers {
   private readonly pending: Disposer[] = [];

@@ -1,6 +1,6 @@
 // Rows of one height in an element that scrolls: only those near the view are in the page, and the focus is never lost.
 
-import { Disposers, el, listen } from "./dom";
+import { Disposers, el, listen, onResize } from "./dom";
 
 interface RowSource<Key> {
   count(): number;
@@ -37,11 +37,7 @@ export class VirtualList<Key> {
   ) {
     scroller.append(this.space);
     this.disposers.add(listen(scroller, "scroll", () => this.render()));
-    if (typeof ResizeObserver !== "undefined") {
-      const observer = new ResizeObserver(() => this.resized());
-      observer.observe(scroller);
-      this.disposers.add(() => observer.disconnect());
-    }
+    this.disposers.add(onResize(scroller, () => this.resized()));
   }
 
   dispose(): void {
