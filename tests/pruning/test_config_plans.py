@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -112,6 +113,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "computed": ("t5", {"d_model": 16}, CutError, "model_dim is 32, and built anew 16"),
     "heads of another size": ("bert", {"hidden_size": 16}, CutError, "attention_head_size"),
     "nothing": ("bert", {}, CutError, "give numbers by key"),
+    "no size": ("llama", {"max_position_embeddings": 16}, CutError, "no size of the traced model follows"),
+    "half of two": ("llama", {"num_key_value_heads": 1}, CutError, "Give the numbers that go with these as well"),
+    "a truth value": ("llama", {"intermediate_size": True}, CutError, "whole number"),
 }
 
 
@@ -142,3 +146,15 @@ def test_other_options_exclude_it() -> None:
 def test_a_model_without_a_configuration_is_refused() -> None:
     with pytest.raises(CutError, match="per_axis"):
         mk.plan(mk.trace(nn.Linear(4, 4), torch.randn(1, 4)), config={"width": 2})
+
+
+@pytest.mark.slow
+def test_a_model_that_was_cut_is_planned_from_the_configuration_that_builds_it_now(tmp_path: Path) -> None:
+    model, inputs, plan = planned("llama", {"intermediate_size": np.int64(24)})
+    first = plan.cut(model)
+    with pytest.raises(CutError, match="it is 24 now"):
+        mk.plan(mk.trace(model, (), inputs), config={"intermediate_size": 25})
+    second = mk.plan(mk.trace(model, (), inputs), config={"intermediate_size": 12}).cut(model)
+    assert mk.save_model(model, tmp_path / "folder", [first, second]).plain
+    third = mk.plan(mk.trace(model, (), inputs), ratio=0.25, layers="uniform")
+    assert not [note for note in third.notes if "alone will load" in note]

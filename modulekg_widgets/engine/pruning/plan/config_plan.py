@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from modulekg_widgets.engine.axes.axis import Axes
@@ -35,6 +36,7 @@ from modulekg_widgets.engine.pruning.saving.config_numbers import (
 from modulekg_widgets.engine.pruning.saving.model_signature import FactKey, describe_fact
 
 MAX_LISTED = 3
+ADVICE = "Give the numbers that go with these as well, as that of the heads with the width, or plan by layers='uniform'"
 
 
 def plan_for_config(graph: DataflowGraph, request: Request) -> PruningPlan:
@@ -76,8 +78,7 @@ def _plan_of_counts(
         )
         more = f", and {len(differences) - MAX_LISTED} more" if len(differences) > MAX_LISTED else ""
         raise CutError(
-            f"config=…: the cut model is not the one that the configuration builds: {listed}{more}. Give the "
-            "numbers that go with these as well, as that of the heads with the width, or plan by layers='uniform'"
+            f"config=…: the cut model is not the one that the configuration builds: {listed}{more}. {ADVICE}"
         )
     return plan
 
@@ -122,11 +123,17 @@ def _checked_number(key: str, now: Any, wanted: Any) -> int:
     what = f"config[{printable(key)!r}]={printable(repr(wanted))}"
     if now is not None and type(now) is not int:
         raise CutError(f"{what}: it is {printable(repr(now))} now: give a number of those that are integers")
-    if type(wanted) is not int or wanted < 1:
+    number = _whole_number(wanted)
+    if number is None or number < 1:
         raise CutError(f"{what}: give a whole number of 1 at least")
-    if now is not None and wanted > now:
+    if now is not None and number > now:
         raise CutError(f"{what}: it is {now} now, and a cut makes nothing larger: give {now} at most")
-    return wanted
+    return number
+
+
+def _whole_number(value: Any) -> int | None:
+    """An integer of any library as one of Python's; None for other values, booleans among them."""
+    return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
 
 
 def _built(numbers: ConfigNumbers, change: Mapping[ConfigPath, Any]) -> CandidateConfig:
@@ -168,7 +175,13 @@ def _axis_counts(
     while waiting:
         key = min(waiting, key=lambda each: len({*waiting[each]} - found.keys()))
         _share_out(axes, key, dims[key], waiting.pop(key), facts.get(key), found, whole_heads)
-    return {term: count for term, count in found.items() if count < term.size}
+    counts = {term: count for term, count in found.items() if count < term.size}
+    if not counts:
+        raise CutError(
+            "config=…: no size of the traced model follows these numbers, so that nothing would be cut: give numbers "
+            "that count channels, heads or experts"
+        )
+    return counts
 
 
 def _share_out(
@@ -191,7 +204,7 @@ def _share_out(
             raise CutError(f"config=…: {printable(axis.name)} is frozen, {axis.frozen}: its number has to stay")
     if abs(left - 1) > 1e-9:
         sizes = " · ".join(f"{printable(axes.of(atom).name)} {found.get(atom, atom.size)}" for atom in parts)
-        raise CutError(f"config=…: {printable(name)} becomes {size}, which its axes do not make: {sizes}")
+        raise CutError(f"config=…: {printable(name)} becomes {size}, which its axes do not make: {sizes}. {ADVICE}")
 
 
 def _in_order(axes: Axes, parts: Sequence[Term], whole_heads: bool) -> Iterator[Term]:

@@ -17,6 +17,7 @@ from modulekg_widgets.engine.pruning.saving.config_numbers import (
     CandidateConfig,
     ConfigNumbers,
     config_numbers,
+    fitting_config,
     mismatches,
 )
 from modulekg_widgets.engine.pruning.saving.empty_weights import build_with_empty_weights
@@ -34,18 +35,30 @@ log = logging.getLogger("modulekg_widgets")
 
 
 def numbers_of_model(model: nn.Module) -> ConfigNumbers | None:
-    """The numbers of the configuration; None if there is none that builds the model as it is."""
+    """The numbers of the configuration; None if there is none that builds the model as it is.
+
+    A model that was cut has the configuration of before: that which builds it now is found first.
+    """
     try:
         model = unwrapped(model)
         origin = transformers_origin(model, ())
         if origin is None:
             return None
         numbers = config_numbers(origin)
-        one, other = ModelSignature.of(model).facts, numbers.base.facts
+        signature = ModelSignature.of(model)
+        if _differs(signature, numbers):
+            fitted = fitting_config(origin, signature, lambda name: signature.by_name[name].tensor)
+            numbers = numbers if fitted.origin is None else config_numbers(fitted.origin)
+        return None if _differs(signature, numbers) else numbers
     except Exception as error:  # noqa: BLE001 - of the library, whatever its code needs
         log.debug("the configuration does not build the model: %s", error)
         return None
-    return numbers if all(is_set_by_forward(key, other) for key in differing_facts(one, other)) else None
+
+
+def _differs(signature: ModelSignature, numbers: ConfigNumbers) -> bool:
+    """True if a model differs from that of the configuration in more than what a forward pass sets."""
+    built = numbers.base.facts
+    return not all(is_set_by_forward(key, built) for key in differing_facts(signature.facts, built))
 
 
 def read_dims(graph: DataflowGraph, numbers: ConfigNumbers) -> dict[FactKey, Term]:

@@ -415,7 +415,7 @@ def describe_mismatch(others: Sequence[FactKey], refusal: str = "") -> str:
     if not others:
         return f"the library refuses the configuration of the wanted sizes{refusal and f': {refusal}'}"
     kind, *where = others[0]
-    name = ".".join(str(part) for part in where)
+    name = ".".join(str(part) for part in where if part != "")  # the root's path is empty
     if kind == READ:
         return f"the code computes with {printable(name)} of the configuration while it runs"
     if kind == COMPUTED:
