@@ -20,8 +20,8 @@ import torch
 
 import modulekg_widgets as mk
 from benchmarks.figures import collected, p95
-from browser.large_zoo import large_zoo
 from knowledge.postgres_server import PostgresServer
+from models.large_zoo import large_zoo
 from modulekg_widgets.engine.knowledge import questions
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode

@@ -1,12 +1,10 @@
 """Hostile texts in every place where a model can carry one, and the watch for what they must not do."""
 
-from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
 
-CASES = Path(__file__).resolve().parent.parent / "cases" / "xss_payloads.txt"
-PAYLOADS = [line for line in CASES.read_text("utf-8").splitlines() if line.strip() and not line.startswith("#")]
+from cases.payloads import PAYLOADS
 
 # every payload as slot name, class name, module of a class, attribute name and attribute value, and on the root
 MODEL = """

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.figures import collected
 from browser.knowledge import MOST_CIRCLES, READY, ROOT, STAGE, ExplorerPage
-from browser.large_zoo import large_zoo
 from browser.page import NotebookPage
+from models.large_zoo import large_zoo
 
 __all__ = ["large_zoo"]  # the fixture
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]

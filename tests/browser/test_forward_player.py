@@ -9,9 +9,10 @@ import pytest
 from browser.fixtures import in_shared_page
 from browser.graph import READY as GRAPH_READY
 from browser.graph import ROOT as GRAPH
-from browser.hostile import PAYLOADS, assert_harmless
+from browser.hostile import assert_harmless
 from browser.metrics import KERNEL
 from browser.page import NotebookPage
+from cases.payloads import PAYLOADS
 from sampling import sampled
 
 if TYPE_CHECKING:

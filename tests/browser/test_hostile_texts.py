@@ -6,10 +6,11 @@ import pytest
 
 from browser.fixtures import in_shared_page
 from browser.graph import READY, ROOT, GraphPage
-from browser.hostile import PAYLOADS, assert_harmless, inspect, model_code
+from browser.hostile import assert_harmless, inspect, model_code
 from browser.knowledge import ROOT as EXPLORER
 from browser.knowledge import ExplorerPage
 from browser.page import NotebookPage, WatchedPage
+from cases.payloads import PAYLOADS
 
 SETUP = "from IPython.display import display\nimport modulekg_widgets as mk\n" + model_code()
 

@@ -6,10 +6,11 @@ import pytest
 
 from browser.fixtures import in_shared_page
 from browser.graph import ROOT as GRAPH
-from browser.hostile import PAYLOADS, assert_harmless, inspect
+from browser.hostile import assert_harmless, inspect
 from browser.masks import ROOT, MasksPage
 from browser.metrics import ROOT as PANEL
 from browser.page import NotebookPage
+from cases.payloads import PAYLOADS
 from sampling import sampled
 
 BENCH, PLAYER = ".mkg-workbench", ".mkg-forward-player"

@@ -10,9 +10,10 @@ import pytest
 from browser.fixtures import in_shared_page
 from browser.graph import ITEMS, GraphPage
 from browser.graph import ROOT as GRAPH
-from browser.hostile import PAYLOADS, assert_harmless
+from browser.hostile import assert_harmless
 from browser.metrics import DISCONNECTED, FLOOD, KERNEL, READY, ROOT, MetricsPage, assert_final_state
 from browser.page import NotebookPage
+from cases.payloads import PAYLOADS
 
 SETUP = """
 %matplotlib inline

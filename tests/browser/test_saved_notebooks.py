@@ -12,9 +12,10 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser
 
-from browser.hostile import PAYLOADS, assert_harmless
+from browser.hostile import assert_harmless
 from browser.lab import JupyterServer, code_notebook
 from browser.page import KERNEL_IDLE, NOTEBOOK_READY, NotebookPage, WatchedPage
+from cases.payloads import PAYLOADS
 
 SETUP = """
 import ipywidgets, torch

@@ -16,11 +16,12 @@ import modulekg_widgets as mk
 from browser import graph as graphs
 from browser import metrics
 from browser.graph import GraphPage
-from browser.hostile import PAYLOADS, model_code
+from browser.hostile import model_code
 from browser.knowledge import READY as EXPLORER_READY
 from browser.knowledge import ROOT as EXPLORER
 from browser.metrics import MetricsPage
 from browser.saved import SavedPage, saved_page
+from cases.payloads import PAYLOADS
 from modulekg_widgets.engine.monitoring.readings import Slot
 from modulekg_widgets.engine.monitoring.run import Run
 

@@ -12,8 +12,8 @@ from torch import nn
 
 import modulekg_widgets as mk
 from browser.graph import READY
-from browser.hostile import PAYLOADS
 from browser.saved import SavedPage, saved_page
+from cases.payloads import PAYLOADS
 
 EDITOR, PLAYER, GRAPH = ".mkg-mask-editor", ".mkg-forward-player", ".mkg-model-graph"
 PLAYER_MODULE = "modulekg_widgets.widgets.forward_player"

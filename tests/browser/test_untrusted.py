@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from browser.fixtures import in_shared_page
-from browser.hostile import PAYLOADS, assert_harmless, inspect
+from browser.hostile import assert_harmless, inspect
 from browser.page import NotebookPage
 from browser.untrusted import (
     KINDS,
@@ -22,6 +22,7 @@ from browser.untrusted import (
     saved_states,
     trust_and_reload,
 )
+from cases.payloads import PAYLOADS
 from sampling import sampled
 
 # a workbench has most others in it: alone they are for the night

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import nbformat
 
-from browser.hostile import PAYLOADS
 from browser.lab import code_notebook
 from browser.page import NotebookPage
+from cases.payloads import PAYLOADS
 
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"

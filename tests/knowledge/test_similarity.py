@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 import modulekg_widgets as mk
-from browser.large_zoo import large_zoo
 from knowledge.zoo_contents import zoo_record
+from models.large_zoo import large_zoo
 from modulekg_widgets.engine.errors import UnknownNameError
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.prediction.data.features import features_of, find_record, log_counts

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from monitoring.surroundings import hook_count, tensors_alive
 
 RUN = Path(__file__).with_name("memory_run.py")
@@ -93,7 +94,7 @@ class Token:
     pass
 
 
-class Net(nn.Module):
+class InPlaceMLP(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(4, 4)
@@ -134,7 +135,7 @@ def _no_collector() -> Iterator[None]:
 @pytest.mark.parametrize("stage", [*STAGES, "all"])
 @pytest.mark.slow
 def test_a_graph_and_its_activations_are_freed_within_the_step(stage: str, backward: bool) -> None:
-    model = Net()
+    model = InPlaceMLP()
     metrics = [name for names in STAGES.values() for name in names] if stage == "all" else STAGES[stage]
     with mk.Monitor(model, {"*": metrics}) as monitor:
         for step in range(2):
@@ -149,7 +150,7 @@ def test_a_graph_and_its_activations_are_freed_within_the_step(stage: str, backw
 
 @pytest.mark.usefixtures("_no_collector")
 def test_what_waits_for_the_gradient_is_freed_with_the_graph() -> None:
-    model = Net()
+    model = InPlaceMLP()
     with mk.Monitor(model, {"Linear": ["GradientNoiseScale"]}) as monitor:
         for backward in (True, False):
             y = model(torch.randn(6, 4))
@@ -162,7 +163,7 @@ def test_what_waits_for_the_gradient_is_freed_with_the_graph() -> None:
 
 @pytest.mark.usefixtures("_no_collector")
 def test_a_forward_that_failed_keeps_nothing() -> None:
-    model = nn.Sequential(Net(), nn.Linear(5, 5))  # the second does not fit
+    model = nn.Sequential(InPlaceMLP(), nn.Linear(5, 5))  # the second does not fit
     with mk.Monitor(model, {"*": ["InputSndNorm", "InputGradSndNorm", "OutputGradSndNorm"]}):
         with pytest.raises(RuntimeError):
             model(torch.randn(6, 4, requires_grad=True))
@@ -217,7 +218,7 @@ def test_a_declared_copy_is_one_tensor_and_goes_with_the_end(metric: str) -> Non
 
 
 def test_a_window_keeps_its_state_and_no_activation() -> None:
-    model = Net()
+    model = InPlaceMLP()
     with mk.Monitor(model, {"relu": [["DeadNeuronFraction", "window(3,4)"]]}) as monitor:
         for step in range(4):
             model(torch.randn(6, 4)).sum().backward()
@@ -227,15 +228,8 @@ def test_a_window_keeps_its_state_and_no_activation() -> None:
 
 
 def test_a_parameter_that_a_module_returns_gathers_no_hooks() -> None:
-    class Prompt(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(4))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.weight
-
-    model, leaf = nn.ModuleList([Prompt(), nn.Identity()]), torch.ones(4, requires_grad=True)
+    prompt = Lambda(lambda m, x: m.weight, weight=nn.Parameter(torch.ones(4)))
+    model, leaf = nn.ModuleList([prompt, nn.Identity()]), torch.ones(4, requires_grad=True)
     with mk.Monitor(model, {"*": ["OutputGradSndNorm", "InputGradSndNorm"]}) as monitor:
         for step in range(3):
             (model[0](leaf) * model[1](leaf) * 3).sum().backward()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import DuplicateNameError, UnknownNameError
 from modulekg_widgets.engine.monitoring.config import ConfigError
 from modulekg_widgets.engine.monitoring.monitor import MonitorError
@@ -204,11 +205,7 @@ def test_a_metric_is_measured_in_the_step_after_another_crossed_its_bound() -> N
 
 
 def test_the_first_guilty_module_is_named() -> None:
-    class Guilty(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x / (x - x)
-
-    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), Guilty()), nn.Linear(4, 2))
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), Lambda(lambda m, x: x / (x - x))), nn.Linear(4, 2))
     with mk.Monitor(model, {"*": ["NonFiniteOrigin"]}) as monitor:
         model(torch.ones(2, 4)).sum().backward()
         monitor.track(0)

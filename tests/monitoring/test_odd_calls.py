@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from monitoring.surroundings import hook_count, own_metrics, process_state
 
 NORMS = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "InputGradSndNorm"]
@@ -217,17 +218,9 @@ def test_a_function_without_a_gradient() -> None:
     assert "OutputGradSndNorm" in monitor.get_output()["2"]
 
 
-class Prompt(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2, 4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.weight
-
-
 def test_a_module_that_ignores_its_input_has_no_gradient_there() -> None:
-    model, x = nn.Sequential(Prompt()), torch.randn(2, 4, requires_grad=True)
+    model = nn.Sequential(Lambda(lambda m, x: m.weight, weight=nn.Parameter(torch.ones(2, 4))))
+    x = torch.randn(2, 4, requires_grad=True)
     with mk.Monitor(model, {"0": NORMS}) as monitor:
         (model(x) * 2 + x).sum().backward()
         monitor.track(0)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
 from monitoring.surroundings import global_hooks, hook_count
 
@@ -279,19 +280,9 @@ def test_a_projection_that_is_never_called_as_a_module(weights: bool) -> None:
 # ------------------------------------------------------------------ values of the wrong call
 
 
-class Branching(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = nn.Linear(4, 4)
-        self.right = nn.Linear(4, 4)
-
-    def forward(self, x: torch.Tensor, left: bool) -> torch.Tensor:
-        return (self.left if left else self.right)(x)
-
-
 def test_a_branch_that_was_not_run_has_no_value_at_that_step() -> None:
     """Taiyi showed the tensors of the last step that had run it."""
-    model = Branching()
+    model = Lambda(lambda m, x, left: (m.left if left else m.right)(x), left=nn.Linear(4, 4), right=nn.Linear(4, 4))
     metrics = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "WeightGradNorm", "GradientNoiseScale"]
     went_left = [True, False, False, True, False]
     with mk.Monitor(model, {"Linear": metrics}) as monitor:

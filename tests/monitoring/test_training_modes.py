@@ -15,7 +15,7 @@ NORMS = ["InputSndNorm", "OutputSndNorm", "OutputGradSndNorm", "InputGradSndNorm
 ACTIVATIONS = NORMS[:4]
 
 
-class Net(nn.Module):
+class CheckpointedConvNet(nn.Module):
     """Two convolutions with an in-place activation between them, and a linear layer; `twice` is called two times."""
 
     def __init__(self, checkpointed: str = "") -> None:
@@ -39,9 +39,9 @@ class Net(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def net(checkpointed: str = "") -> Net:
+def net(checkpointed: str = "") -> CheckpointedConvNet:
     torch.manual_seed(0)
-    return Net(checkpointed)
+    return CheckpointedConvNet(checkpointed)
 
 
 def batches(count: int = 4) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.errors import CutError, TraceError
 COLUMNS = ["module", "time_ms", "memory", "flops", "flops_per_s"]
 
 
-class Net(nn.Module):
+class ReusedConvNet(nn.Module):
     """A module that is called twice, one in two places, one that is not called, and code of its own."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def traced(model: nn.Module) -> mk.DataflowGraph:
 
 
 def test_the_table() -> None:
-    graph = traced(Net())
+    graph = traced(ReusedConvNet())
     table = graph.profile()
     assert list(table) == COLUMNS
     assert list(table["module"]) == ["", "conv", "norm", "act", "inner", "inner.0", "spare", "head"]
@@ -66,14 +66,14 @@ def test_the_table() -> None:
 
 
 def test_a_container_takes_at_least_what_is_in_it() -> None:
-    table = traced(Net()).profile()
+    table = traced(ReusedConvNet()).profile()
     assert row(table, "inner")["time_ms"] >= row(table, "inner.0")["time_ms"]
     inside = sum(row(table, path)["time_ms"] for path in ("conv", "norm", "inner", "head"))
     assert row(table, "")["time_ms"] >= inside
 
 
 def test_other_inputs_than_those_of_the_trace() -> None:
-    graph = traced(Net())
+    graph = traced(ReusedConvNet())
     smaller, larger = graph.profile(), graph.profile(torch.randn(2, 3, 16, 16))
     assert row(larger, "conv")["flops"] == 4 * row(smaller, "conv")["flops"]
     assert row(larger, "conv")["memory"] == 4 * row(smaller, "conv")["memory"]
@@ -82,7 +82,7 @@ def test_other_inputs_than_those_of_the_trace() -> None:
 
 
 def test_before_and_after_a_plan() -> None:
-    graph = traced(Net())
+    graph = traced(ReusedConvNet())
     plan = mk.plan(graph, ratio=0.5)
     with unchanged(graph.model):
         table = graph.profile(plan=plan)
@@ -182,7 +182,7 @@ def test_what_cannot_be_measured() -> None:
 
 
 def test_a_plan_of_another_model() -> None:
-    plan = mk.plan(traced(Net()), ratio=0.5)
+    plan = mk.plan(traced(ReusedConvNet()), ratio=0.5)
     graph = mk.trace(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), torch.zeros(1, 3))
     with pytest.raises(CutError):
         graph.profile(plan=plan)

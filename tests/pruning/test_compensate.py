@@ -224,7 +224,7 @@ def test_recurrent_weights_are_compensated(kind: Any) -> None:
     assert error(model, wanted, batches[3]) < 0.9 * error(plain, wanted, batches[3])
 
 
-class Block(nn.Module):
+class AttentionMLP(nn.Module):
     """Attention with a projection in one piece, norms, and an inner layer: the residual stream is cut too."""
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ class Block(nn.Module):
 
 
 def test_a_transformer_block_is_nearer_to_what_it_was() -> None:
-    model, batches = seeded(Block).eval(), data(32, 6, 5, count=4)
+    model, batches = seeded(AttentionMLP).eval(), data(32, 6, 5, count=4)
     plan, x = plan_of(model, batches[0]), data(32, 6, 5, count=1, seed=3)[0]
     wanted = model(x).detach()
     plain = copy.deepcopy(model)

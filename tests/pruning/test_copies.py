@@ -128,7 +128,7 @@ def test_compensation_reaches_the_copies_too() -> None:
     torch.testing.assert_close(state["head.bias"], bias * 1.5 + added)
 
 
-class Tied(nn.Module):
+class RepeatedLayer(nn.Module):
     """A layer under two names, which a dictionary has both."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Tied(nn.Module):
 
 def test_a_dictionary_has_what_is_compensated_under_every_name() -> None:
     torch.manual_seed(0)
-    model, batches = Tied(), [torch.randn(64, 4) for _ in range(4)]
+    model, batches = RepeatedLayer(), [torch.randn(64, 4) for _ in range(4)]
     state = {name: value.clone() for name, value in model.state_dict().items()}
     plan = mk.plan(mk.trace(model, batches[0]), ratio=0.5)
     receipt = plan.cut(model, recalibrate=batches, compensate=True, copies=[state])

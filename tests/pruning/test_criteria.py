@@ -12,6 +12,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from models import seeded
+from models.functional import Lambda
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.pruning.importance.criteria import L1, L2, BNScale, Random
 from modulekg_widgets.engine.pruning.importance.index_sums import BLOCK_SIZE, marginals, positions_of
@@ -55,16 +56,7 @@ def test_taylor_reads_the_gradients_that_are_there() -> None:
 
 
 def test_fpgm_sums_distances_between_what_makes_the_index() -> None:
-    class Three(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Linear(2, 3, bias=False)
-            self.last = nn.Linear(3, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.last(self.first(x))
-
-    model = Three()
+    model = Lambda(lambda m, x: m.last(m.first(x)), first=nn.Linear(2, 3, bias=False), last=nn.Linear(3, 1))
     with torch.no_grad():
         model.first.weight.copy_(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]]))
     found = scores(mk.trace(model, (torch.ones(1, 2),)), "fpgm")["first.out"]

@@ -67,7 +67,7 @@ def test_an_attribute_that_holds_the_size_follows_it(holder: str, name: str) -> 
     assert "test_dry_run.py" in plan.changes[0].source
 
 
-class Block(nn.Module):
+class SelfAttention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads, self.width = heads, width
@@ -81,7 +81,7 @@ class Block(nn.Module):
 
 
 def blocks(count: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 24), *(Block(24, 3) for _ in range(count)), nn.Linear(24, 2))
+    return nn.Sequential(nn.Linear(6, 24), *(SelfAttention(24, 3) for _ in range(count)), nn.Linear(24, 2))
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 0.7])

@@ -32,7 +32,7 @@ class Frozen:
     table: Tensor
 
 
-class Net(nn.Module):
+class AddedTable(nn.Module):
     """Adds a table that stands in an attribute to what one layer gives the next."""
 
     def __init__(self, hold: Callable[[Tensor], Any], take: Callable[[Any], Tensor]) -> None:
@@ -60,7 +60,7 @@ WAYS: dict[str, Way] = {
 }
 
 
-def expected_of(model: Net, x: Tensor) -> Tensor:
+def expected_of(model: AddedTable, x: Tensor) -> Tensor:
     """What is left of the model's function by hand."""
     keep = [index for index in range(8) if index not in GONE]
     y = x @ model.first.weight[keep].T + model.first.bias[keep] + model.take(model.held)[:, keep]
@@ -71,7 +71,7 @@ def expected_of(model: Net, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_table_follows_the_cut_and_comes_back(way: Way, tmp_path: Path) -> None:
     hold, take, name = way
-    model = seeded(lambda: Net(hold, take)).eval()
+    model = seeded(lambda: AddedTable(hold, take)).eval()
     x = torch.randn(4, 5, 3)
     graph = proved(model, x)
     assert name in graph.state
@@ -103,7 +103,7 @@ def test_a_table_follows_the_cut_and_comes_back(way: Way, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_masks_leave_a_table_alone_and_restore_brings_it_back(way: Way) -> None:
-    model = seeded(lambda: Net(*way[:2])).eval()
+    model = seeded(lambda: AddedTable(*way[:2])).eval()
     x, held, table = torch.randn(4, 5, 3), model.held, way[1](model.held)
     plan = mk.plan(mk.trace(model, x), ratio=0.5)
     value = table.clone()
@@ -159,7 +159,7 @@ def test_a_shared_table_is_cut_once_everywhere(in_a_list: bool) -> None:
 
 def test_a_container_that_others_hold_keeps_its_tensors() -> None:
     tables = [torch.randn(5, 8)]
-    one, other = (seeded(lambda: Net(lambda _: tables, lambda h: h[0])).eval() for _ in range(2))
+    one, other = (seeded(lambda: AddedTable(lambda _: tables, lambda h: h[0])).eval() for _ in range(2))
     x, table = torch.randn(4, 5, 3), tables[0]
     mk.plan(mk.trace(one, x), ratio=0.5).cut(one)
     one(x), other(x)
@@ -245,7 +245,7 @@ def test_what_a_class_alone_holds_is_no_state(take: Callable[[Any], Tensor]) -> 
 
 def test_a_table_that_a_closure_reads_as_well_stays() -> None:
     table = torch.randn(5, 8)
-    model = seeded(lambda: Net(lambda _: table, lambda _: table)).eval()
+    model = seeded(lambda: AddedTable(lambda _: table, lambda _: table)).eval()
     x = torch.randn(4, 5, 3)
     graph = proved(model, x)
     assert "held" not in graph.state
@@ -320,7 +320,7 @@ def test_a_table_that_forward_writes_in_place_follows_too() -> None:
 
 
 def test_the_graph_runs_and_is_drawn_with_a_table() -> None:
-    model = seeded(lambda: Net(*WAYS["a list"][:2])).eval()
+    model = seeded(lambda: AddedTable(*WAYS["a list"][:2])).eval()
     x = torch.randn(4, 5, 3)
     graph = mk.trace(model, x)
     torch.testing.assert_close(graph.forward(x), model(x))
@@ -333,9 +333,9 @@ def test_the_graph_runs_and_is_drawn_with_a_table() -> None:
 
 def test_a_model_without_data_is_planned_too() -> None:
     with torch.device("meta"):
-        model = Net(*WAYS["alone"][:2])
+        model = AddedTable(*WAYS["alone"][:2])
     plan = mk.plan(mk.trace(model, torch.randn(4, 5, 3, device="meta")), ratio=0.5, importance="random")
-    real = seeded(lambda: Net(*WAYS["alone"][:2])).eval()
+    real = seeded(lambda: AddedTable(*WAYS["alone"][:2])).eval()
     plan.cut(real)
     assert real.held.shape == (5, 4)
     assert real(torch.randn(4, 5, 3)).shape == (4, 5, 2)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch announces torchao
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
-class Net(nn.Module):
+class QuantStubConvNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.into, self.back = tq.QuantStub(), tq.DeQuantStub()
@@ -45,7 +45,7 @@ CONFIGURATIONS: dict[str, Callable[[], Any]] = {
 
 def prepared(configuration: str, fused: bool, observing: bool, training: bool) -> nn.Module:
     torch.manual_seed(0)
-    model = Net().train()
+    model = QuantStubConvNet().train()
     if fused:
         model = tq.fuse_modules_qat(model, [["first", "norm", "relu"]])
     model.qconfig = CONFIGURATIONS[configuration]()

@@ -79,7 +79,7 @@ class Splits(nn.Module):
         return torch.cat([part.relu() for part in torch.cat([left, right], 1).split(self.sizes, 1)], 1)
 
 
-class Block(nn.Module):
+class SplitBlock(nn.Module):
     def __init__(self, splits: Splits) -> None:
         super().__init__()
         self.splits = splits
@@ -91,7 +91,7 @@ class Block(nn.Module):
 
 def test_a_list_of_a_module_under_several_names_is_one() -> None:
     splits = Splits()
-    net = nn.Sequential(Block(splits), Block(splits), nn.Linear(4, 2))
+    net = nn.Sequential(SplitBlock(splits), SplitBlock(splits), nn.Linear(4, 2))
     plan = planned(net, torch.randn(3, 4))
     assert {(axis.size, axis.left) for axis in plan.axes} >= {(8, 4), (6, 3)}
     plan.cut(net)

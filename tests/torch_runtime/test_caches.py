@@ -30,7 +30,7 @@ class Tables:
         return torch.ones(size).cumsum(0)
 
 
-class Net(nn.Module):
+class PositionMLP(nn.Module):
     """On tensors without data only as far as `first` lets it."""
 
     def __init__(self, way: str, needs_data: bool) -> None:
@@ -54,7 +54,7 @@ def test_the_cache_holds_what_a_real_pass_makes(way: str, needs_data: bool) -> N
     table.cache_clear()  # type: ignore[attr-defined]
     expected = table(6)
     table.cache_clear()  # type: ignore[attr-defined]
-    model, x = Net(way, needs_data), torch.randn(3, 4)
+    model, x = PositionMLP(way, needs_data), torch.randn(3, 4)
     graph = mk.trace(model, x)
     assert graph.traced_on == ("fake" if needs_data else "meta")
     assert mk.plan(graph, ratio=0.5).axes

@@ -13,54 +13,55 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from checks.model_state import unchanged
+from models.functional import Lambda
 from modulekg_widgets.engine.errors import TraceError
 
 grad = torch.autograd.grad
 
 
-def forces(net: Net, x: Tensor) -> Any:
+def forces(net: EnergyMLP, x: Tensor) -> Any:
     x = x.requires_grad_(True)
     energy = net.energy(x).sum()
     return energy, -grad(energy, x, create_graph=net.training)[0]
 
 
-def forces_with_gradients_on(net: Net, x: Tensor) -> Any:
+def forces_with_gradients_on(net: EnergyMLP, x: Tensor) -> Any:
     with torch.enable_grad():
         x = x.detach().requires_grad_(True)
         return grad(net.energy(x, F.softplus, F.silu).sum(), x)[0]
 
 
-def laplacian(net: Net, x: Tensor) -> Any:
+def laplacian(net: EnergyMLP, x: Tensor) -> Any:
     x = x.clone().requires_grad_(True)
     u = net.energy(x)
     slope = grad(u.sum(), x, create_graph=True)[0]
     return u, sum(grad(slope[:, at].sum(), x, create_graph=True)[0][:, at] for at in range(3))
 
 
-def by_backward(net: Net, x: Tensor) -> Any:
+def by_backward(net: EnergyMLP, x: Tensor) -> Any:
     x = x.detach().clone().requires_grad_(True)
     net.energy(x, torch.sin, torch.tanh).sum().backward(inputs=[x])
     return x.grad
 
 
-def penalty(net: Net, x: Tensor) -> Any:
+def penalty(net: EnergyMLP, x: Tensor) -> Any:
     x = x.detach().requires_grad_()
     y = net.energy(x, F.elu, lambda h: F.leaky_relu(h, 0.2))
     return y, (grad(y.sum(), x, create_graph=True)[0].norm(2, dim=1) - 1).square()
 
 
-def a_step_inside(net: Net, x: Tensor) -> Any:
+def a_step_inside(net: EnergyMLP, x: Tensor) -> Any:
     loss = net.energy(x).square().mean()
     weight = net.b.weight - 0.5 * grad(loss, net.b.weight, create_graph=True)[0]
     return net.c(torch.tanh(F.linear(torch.tanh(net.a(x)), weight, net.b.bias)))
 
 
-def of_functions(net: Net, x: Tensor) -> Any:
+def of_functions(net: EnergyMLP, x: Tensor) -> Any:
     return torch.func.grad(lambda given: net.energy(given).sum())(x)
 
 
-class Net(nn.Module):
-    def __init__(self, give: Callable[[Net, Tensor], Any]) -> None:
+class EnergyMLP(nn.Module):
+    def __init__(self, give: Callable[[EnergyMLP, Tensor], Any]) -> None:
         super().__init__()
         self.give = give
         self.a, self.b, self.c = nn.Linear(3, 16), nn.Linear(16, 12), nn.Linear(12, 1)
@@ -91,9 +92,9 @@ class Pictures(nn.Module):
 GIVES = [forces, forces_with_gradients_on, laplacian, by_backward, penalty, a_step_inside, of_functions]
 
 
-def net(give: Callable[[Net, Tensor], Any], training: bool) -> tuple[Net, Tensor]:
+def net(give: Callable[[EnergyMLP, Tensor], Any], training: bool) -> tuple[EnergyMLP, Tensor]:
     torch.manual_seed(0)
-    return Net(give).train(training), torch.randn(5, 3)
+    return EnergyMLP(give).train(training), torch.randn(5, 3)
 
 
 def flat(output: Any) -> list[Tensor]:
@@ -152,13 +153,8 @@ class NeedsPlainTensors(nn.Module):
         return x
 
 
-class Fails(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ torch.ones(7, 7)
-
-
 def test_that_the_model_raises_itself_is_only_said_where_it_does() -> None:
     with pytest.raises(TraceError, match=r"run model\(\.\.\.\) with them to see the same error"):
-        mk.trace(Fails(), torch.rand(2, 3))
+        mk.trace(Lambda(lambda m, x: x @ torch.ones(7, 7)), torch.rand(2, 3))
     with pytest.raises(TraceError, match=r"the model itself runs with them, but not while its operators are recorded"):
         mk.trace(NeedsPlainTensors(), torch.rand(2, 3))

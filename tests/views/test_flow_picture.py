@@ -13,8 +13,8 @@ from torch import nn
 from torchvision.models import resnet18, resnet152
 
 import modulekg_widgets as mk
-from browser.hostile import PAYLOADS
 from browser.legibility_models import build
+from cases.payloads import PAYLOADS
 from modulekg_widgets.engine.views.payload import class_of
 from modulekg_widgets.engine.views.pictures.boxes import WIDTH
 from modulekg_widgets.engine.views.pictures.flow_column import (

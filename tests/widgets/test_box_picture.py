@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 import modulekg_widgets as mk
-from browser.hostile import PAYLOADS
+from cases.payloads import PAYLOADS
 from modulekg_widgets.engine.views.pictures.boxes import MAX_SVG_CHARACTERS, MAX_WIDTH
 from modulekg_widgets.engine.views.pictures.png import CAPTION
 from modulekg_widgets.engine.views.pictures.png import MAX_PNG_BYTES as LARGEST_PNG

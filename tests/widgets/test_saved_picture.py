@@ -20,7 +20,7 @@ from torch import nn
 from torchvision.models import resnet18, resnet152
 
 import modulekg_widgets as mk
-from browser.hostile import PAYLOADS
+from cases.payloads import PAYLOADS
 from modulekg_widgets.engine.views.pictures import png as png_module
 from modulekg_widgets.engine.views.pictures.png import (
     CAPTION,

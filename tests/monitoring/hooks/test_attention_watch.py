@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
+from models.functional import Lambda
 from modulekg_widgets.engine.monitoring.hooks.attention_recorder import remove_interrupted
 from modulekg_widgets.engine.monitoring.measures.attention_logits import AttentionLogits
 from modulekg_widgets.engine.monitoring.metric import NoValueError
@@ -172,11 +173,7 @@ def test_nothing_is_kept_and_nothing_of_the_graph() -> None:
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_what_cannot_be_read_is_a_reason() -> None:
-    class Mapped(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.func.vmap(lambda q: F.scaled_dot_product_attention(q, q, q))(x)
-
-    seen = watched(module := Mapped())
+    seen = watched(module := Lambda(lambda m, x: torch.func.vmap(lambda q: F.scaled_dot_product_attention(q, q, q))(x)))
     module(random(B, H, L, E))
     assert seen[0] is not None
     with pytest.raises(NoValueError, match=r"torch\.func"):

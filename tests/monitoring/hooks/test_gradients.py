@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import modulekg_widgets as mk
+from models.functional import Lambda
 from monitoring.surroundings import own_metrics
 
 AT_OUTPUT = ["OutputGradSndNorm", "OutputGradHistogram"]
@@ -162,15 +163,7 @@ def test_each_call_of_an_adversary_has_its_own() -> None:
 def test_passes_that_came_unannounced_are_nan_with_the_reason() -> None:
     """Nothing that the second pass needs was freed behind the first, which no copy was kept of."""
 
-    class Shift(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.by = nn.Parameter(torch.ones(3))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + self.by
-
-    model = Shift()
+    model = Lambda(lambda m, x: x + m.by, by=nn.Parameter(torch.ones(3)))
     with mk.Monitor(model, {"": AT_OUTPUT}) as monitor:
         y = model(torch.ones(2, 3))
         y.sum().backward()

@@ -32,7 +32,7 @@ class Body(nn.Module):
         return self.b(self.a(x))
 
 
-class Net(nn.Module):
+class WrappedChild(nn.Module):
     def __init__(self, child: nn.Module) -> None:
         super().__init__()
         self.first, self.child, self.last = nn.Linear(4, 4), child, nn.Linear(4, 2)
@@ -68,7 +68,7 @@ def trained(model: nn.Module, monitor: mk.Monitor, x: torch.Tensor = X) -> dict[
 
 @pytest.mark.parametrize("make", OPAQUE.values(), ids=OPAQUE)
 def test_a_torchscript_child_is_opaque_and_the_others_are_measured(make: Callable[[], nn.Module]) -> None:
-    model = Net(make())
+    model = WrappedChild(make())
     monitor = mk.Monitor(model)
     assert monitor.opaque_paths == ("child",)
     assert "2 modules, 1 opaque" in repr(monitor)
@@ -84,7 +84,7 @@ def test_a_torchscript_child_is_opaque_and_the_others_are_measured(make: Callabl
     "make", [torch.jit.script, lambda model: torch.jit.trace(model, X)], ids=["scripted", "traced"]
 )
 def test_a_torchscript_root_is_seen_from_outside(make: Callable[[nn.Module], nn.Module]) -> None:
-    model = make(Net(Body()))
+    model = make(WrappedChild(Body()))
     monitor = mk.Monitor(model)
     assert monitor.opaque_paths == ("",)
     assert trained(model, monitor) == {}
@@ -92,7 +92,7 @@ def test_a_torchscript_root_is_seen_from_outside(make: Callable[[nn.Module], nn.
 
 
 def test_a_model_without_torchscript_has_nothing_opaque() -> None:
-    monitor = mk.Monitor(Net(Body()))
+    monitor = mk.Monitor(WrappedChild(Body()))
     assert monitor.opaque_paths == ()
     assert "opaque" not in repr(monitor)
 
@@ -120,7 +120,7 @@ def test_meta_tensors_give_nan_and_one_warning(metrics: str | list[str] | None) 
 class Mixed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.real, self.ghost = Net(Body()), nn.Linear(4, 4, device="meta")
+        self.real, self.ghost = WrappedChild(Body()), nn.Linear(4, 4, device="meta")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.ghost(x.to("meta"))
@@ -128,7 +128,7 @@ class Mixed(nn.Module):
 
 
 def test_a_part_without_data_takes_nothing_from_the_others() -> None:
-    model, alone = Mixed(), Net(Body())
+    model, alone = Mixed(), WrappedChild(Body())
     alone.load_state_dict(model.real.state_dict())
     asked = ["OutputSndNorm", "OutputGradSndNorm", "WeightNorm", "UpdateRatio", "RankMe"]
     with pytest.warns(RuntimeWarning, match="'ghost' has no value: its tensors are on the meta device") as warned:
@@ -153,7 +153,7 @@ def test_a_model_that_gets_its_data_later_is_measured_from_then_on() -> None:
 
 def test_a_look_on_meta_tensors_is_no_training() -> None:
     """What traces the model beside the training leaves no value, as before."""
-    model = Net(Body())
+    model = WrappedChild(Body())
     with mk.Monitor(model) as monitor:
         mk.trace(model, X)
         monitor.track(0)

@@ -151,7 +151,7 @@ class Table(nn.Module):
         return self.weight.softmax(-1)
 
 
-class Block(nn.Module):
+class MixingBlock(nn.Module):
     def __init__(self, is_first: bool) -> None:
         super().__init__()
         self.computes_mixing = is_first
@@ -168,7 +168,7 @@ class Block(nn.Module):
 class Sharing(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([Block(at == 0) for at in range(3)])
+        self.blocks = nn.ModuleList([MixingBlock(at == 0) for at in range(3)])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         mixing = None
@@ -177,7 +177,7 @@ class Sharing(nn.Module):
         return x
 
 
-class Dependent(Block):
+class Dependent(MixingBlock):
     """What it gives to those behind comes of the values that go through."""
 
     def forward(self, x: torch.Tensor, mixing: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,7 +17,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import tensors
 BLOCKS = ("backbone", "head", "rpn.head", "roi_heads.box_head", "roi_heads.mask_head", "roi_heads.keypoint_head")
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """A residual block whose ReLU is called twice."""
 
     def __init__(self, channels: int = 4) -> None:
@@ -31,23 +31,23 @@ class Block(nn.Module):
         return self.relu(self.bn2(self.conv2(y)) + x)
 
 
-class Net(nn.Module):
+class ResidualConvNet(nn.Module):
     """Convolutions, a residual block and a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU6())
-        self.block = Block()
+        self.block = ResidualBlock()
         self.head = nn.Linear(4, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.block(self.stem(x)).mean((2, 3)))
 
 
-def net(**options: Any) -> Net:
+def net(**options: Any) -> ResidualConvNet:
     """A small model in eval mode with statistics."""
     torch.manual_seed(0)
-    return with_statistics(Net()).to(**options).eval()
+    return with_statistics(ResidualConvNet()).to(**options).eval()
 
 
 def images(size: int = 8, batch: int = 4, **options: Any) -> torch.Tensor:

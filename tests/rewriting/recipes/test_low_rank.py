@@ -15,7 +15,7 @@ from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.low_rank import LowRank, low_rank, merge_low_rank
-from rewriting.recipes.samples import Net, copies, error, images, net, outputs
+from rewriting.recipes.samples import ResidualConvNet, copies, error, images, net, outputs
 
 
 def trained(model: Any, seed: int = 0) -> Any:
@@ -193,7 +193,7 @@ def test_life_afterwards() -> None:
     names = ["head", "stem.0"]
 
     def fresh() -> nn.Module:
-        other = Net().eval()
+        other = ResidualConvNet().eval()
         low_rank(other, names, rank=2)
         return other
 

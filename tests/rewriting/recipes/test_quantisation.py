@@ -22,7 +22,7 @@ from modulekg_widgets.engine.rewriting.chains import find_chains
 from modulekg_widgets.engine.rewriting.function_modules.context import function_modules
 from modulekg_widgets.engine.rewriting.recipes.quantization import fake_quant
 from modulekg_widgets.engine.rewriting.recipes.quantizers import FakeQuantized, Quantizer, quantizers
-from rewriting.recipes.samples import Net, copies, error, images, net, outputs, with_statistics, zoo_model
+from rewriting.recipes.samples import ResidualConvNet, copies, error, images, net, outputs, with_statistics, zoo_model
 
 CHAINS = (("stem.0", "stem.1", "stem.2"), ("block.conv1", "block.bn1"), ("block.conv2", "block.bn2"), ("head",))
 
@@ -259,7 +259,7 @@ class Asks(nn.Sequential):
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception], str]] = {
     "bits": (net, {"bits": 9}, RewritingError, "from 2 to 8"),
     "activation bits": (net, {"activation_bits": 1}, RewritingError, "from 2 to 8"),
-    "meta": (lambda: Net().to("meta"), {}, RewritingError, "meta device"),
+    "meta": (lambda: ResidualConvNet().to("meta"), {}, RewritingError, "meta device"),
     "text": (net, {"chains": ["stem.0"]}, RewritingError, "a list of names"),
     "no list": (net, {"chains": 5}, RewritingError, "chains is a int"),
     "numbers": (net, {"chains": [5]}, RewritingError, "a list of names"),
@@ -322,7 +322,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
 @pytest.mark.slow
 def test_life_afterwards() -> None:
     def fresh() -> nn.Module:
-        other = Net().eval()
+        other = ResidualConvNet().eval()
         fake_quant(other, images())
         return other
 

@@ -15,7 +15,7 @@ from models.functional import Lambda
 from modulekg_widgets.engine.errors import RewritingError, UnknownPathError
 from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision_builders
 from modulekg_widgets.engine.rewriting.recipes.separable import depthwise_separable
-from rewriting.recipes.samples import Net, copies, error, images, net, outputs
+from rewriting.recipes.samples import ResidualConvNet, copies, error, images, net, outputs
 
 SETTINGS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], tuple[int, ...]]] = {
     "plain": (nn.Conv2d, {}, (2, 5, 9, 9)),
@@ -135,7 +135,7 @@ def test_what_is_refused(case: str) -> None:
 
 def test_life_afterwards() -> None:
     def fresh() -> nn.Module:
-        other = Net().eval()
+        other = ResidualConvNet().eval()
         depthwise_separable(other)
         return other
 
