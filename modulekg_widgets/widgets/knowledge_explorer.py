@@ -18,7 +18,7 @@ from modulekg_widgets.engine.errors import (
     closest_match_hint,
     printable,
 )
-from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies, superfamilies
+from modulekg_widgets.engine.knowledge.analysis.similarity import Superfamilies, superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.views.knowledge_payload import (
     FAILED,

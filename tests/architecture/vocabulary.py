@@ -108,7 +108,7 @@ PLAIN = _words("""
     editing effective empty end escape evenly example exist existing expected explain explicit extend external
     failed failure fast feeding field filter final find finding first fix fixed for force foreign form frame from
     fullest get guard handle has have hidden hint hooked idle if import in inactive individual innermost inside
-    installed instance into is joining joint jump keep kg knowledge known large later leaked leave legacy like line
+    installed instance into is joining joint jump keep kg knowledge known large later leaked leave like line
     list loaded longest lower main major make match max may me measured miss missed missing modified modulekg most
     move named new no non nonempty normalize not note nothing num of offer on one only open option or other out
     outer outermost owned owner part pass pending per plain pluralize possible preserve preserved problem published

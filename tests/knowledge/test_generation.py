@@ -18,10 +18,9 @@ from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_r
 from modulekg_widgets.engine.knowledge.suggestion.candidates import ForwardPass, Ranking, first_working_call, meta_call
 from modulekg_widgets.engine.knowledge.suggestion.generation import Generated, generate
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
-    ActivationSwap,
     BlockSwap,
     DepthChange,
-    GroupNormSwap,
+    LayerSwap,
     block_swaps,
     depth_changes,
     donor_blocks,
@@ -342,11 +341,11 @@ def test_blocks_of_other_models_with_as_many_channels_take_their_place() -> None
 
 def test_activations_and_norms_are_exchanged() -> None:
     options = layer_swaps(zoo_model("resnet18"))
-    assert ActivationSwap("ReLU", "SiLU") in options
-    assert GroupNormSwap() in options
+    assert LayerSwap("ReLU", "SiLU") in options
+    assert LayerSwap("BatchNorm2d", "GroupNorm") in options
     model = torchvision_builders()["resnet18"]()
-    ActivationSwap("ReLU", "SiLU").apply(model, {})
-    GroupNormSwap().apply(model, {})
+    LayerSwap("ReLU", "SiLU").apply(model, {})
+    LayerSwap("BatchNorm2d", "GroupNorm").apply(model, {})
     kinds = {type(module) for module in model.modules()}
     assert {nn.SiLU, nn.GroupNorm} <= kinds
     assert not {nn.ReLU, nn.BatchNorm2d} & kinds

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies, superfamilies
+from modulekg_widgets.engine.knowledge.analysis.similarity import Superfamilies, superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 
 

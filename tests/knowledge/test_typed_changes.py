@@ -17,9 +17,9 @@ from modulekg_widgets.engine.knowledge.suggestion.candidates import first_workin
 from modulekg_widgets.engine.knowledge.suggestion.costs import domination_counts, pareto_front
 from modulekg_widgets.engine.knowledge.suggestion.mutations import (
     BlockSwap,
-    GroupNormSwap,
     HeadCountChange,
     KernelChange,
+    LayerSwap,
     block_swaps,
     donor_blocks,
     head_count_changes,
@@ -116,7 +116,7 @@ def test_what_timm_generates_is_typed() -> None:
         for change in row.recipe:
             if isinstance(change, BlockSwap):
                 assert not isinstance(model.get_submodule(change.path), nn.BatchNorm2d)
-            assert isinstance(change, BlockSwap | KernelChange | HeadCountChange | GroupNormSwap) or str(change)
+            assert isinstance(change, BlockSwap | KernelChange | HeadCountChange | LayerSwap) or str(change)
     assert {type(change).__name__ for row in rows for change in row.recipe}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
+from modulekg_widgets.engine.knowledge.analysis.similarity import superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.records import model_record
 from modulekg_widgets.engine.views.knowledge_payload import RankFit, analyse_contents, knowledge_payload

@@ -19,8 +19,7 @@ from traitlets import TraitError
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import TooLargeError, UnknownAttributeError, UnknownNameError, UnknownPathError
 from modulekg_widgets.engine.knowledge.analysis.centrality import importance
-from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
-from modulekg_widgets.engine.knowledge.analysis.superfamilies import superfamilies
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex, superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents
 from modulekg_widgets.engine.knowledge.prediction.data.features import find_record
 from modulekg_widgets.engine.views.knowledge_payload import RUNNING, Findings, analyse_contents, knowledge_payload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
 from modulekg_widgets.engine.errors import ModelFileError, printable
@@ -113,23 +114,11 @@ class UniqueNames:
         return free
 
 
-class NameScope:
+class NameScope(ChainMap[str, str]):
     """Names of values in a graph body, mapped to unique names of the file; scopes are nested."""
 
-    def __init__(self, outer: NameScope | None = None) -> None:
-        self._outer = outer
-        self._names: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        scope: NameScope | None = self
-        while scope is not None:
-            if name in scope._names:
-                return scope._names[name]
-            scope = scope._outer
+    def __missing__(self, name: str) -> str:
         return name
-
-    def __setitem__(self, name: str, unique: str) -> None:
-        self._names[name] = unique
 
 
 def abbreviate_value(value: object) -> PlainValue:

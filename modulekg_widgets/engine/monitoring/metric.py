@@ -17,6 +17,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
@@ -122,13 +123,6 @@ class ConfiguredMetric:
 METRICS: Registry[MetricKind] = Registry("metric")
 
 
-class _Function:
-    """A metric of one step that is a function."""
-
-    def __init__(self, function: Function, settings: Mapping[str, object]) -> None:
-        self.compute = functools.partial(function, **settings) if settings else function
-
-
 def metric(
     *names: str,
     needs: str | Iterable[str],
@@ -214,7 +208,9 @@ def metric(
         wants_module = "module" in _parameters(called)
 
         def make(**settings: object) -> MetricInstance:
-            return made(**settings) if is_class else _Function(made, settings)
+            if is_class:
+                return made(**settings)
+            return SimpleNamespace(compute=functools.partial(made, **settings) if settings else made)
 
         kinds = {
             name: MetricKind(name, wanted, make, multi_step, wants_module, keeps, before, made, quick, ranks)

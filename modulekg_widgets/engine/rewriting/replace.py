@@ -30,8 +30,6 @@ from modulekg_widgets.engine.rewriting.undo import ModuleSlot, Rewrite, write_sl
 from modulekg_widgets.engine.torch_runtime.modules import is_script
 from modulekg_widgets.engine.torch_runtime.private import MODULES
 
-Replaced = Mapping[str, tuple[nn.Module, nn.Module]]
-
 
 @explain_keywords("mk.rewrite.replace")
 def replace(

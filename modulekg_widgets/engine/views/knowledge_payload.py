@@ -13,8 +13,7 @@ from modulekg_widgets.engine.knowledge.analysis.centrality import importance
 from modulekg_widgets.engine.knowledge.analysis.communities import communities
 from modulekg_widgets.engine.knowledge.analysis.module_types import is_a
 from modulekg_widgets.engine.knowledge.analysis.rank_frequency import RankFrequency, rank_frequency
-from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex
-from modulekg_widgets.engine.knowledge.analysis.superfamilies import Superfamilies
+from modulekg_widgets.engine.knowledge.analysis.similarity import SimilarityIndex, Superfamilies
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode, UserNode
 from modulekg_widgets.engine.knowledge.facts.records import StructureNode
 from modulekg_widgets.engine.knowledge.facts.results import RESULTS, normalized_result, results_of

@@ -243,7 +243,7 @@ class ProgramReader:
         self._allowance.charge(BODY_COST)
         graph = as_mapping(argument["graph"])
         path = f"{module}.{as_text(argument['name'])}".lstrip(".")
-        inner = NameScope(scope)
+        inner = scope.new_child()
         operands = called.values[called.before_operands :]
         names = [name for part in as_list(graph.get("inputs")) for name in value_names(part)]
         for place, name in enumerate(names):

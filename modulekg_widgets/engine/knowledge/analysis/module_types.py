@@ -233,15 +233,6 @@ def _digest(tag: bytes, node: StructureNode, skeleton: Iterable[bytes] = ()) -> 
 # Edges that follow from the structures alone: module to type (`isA`), class to base class (`subclassOf`).
 
 
-@dataclass(frozen=True, slots=True)
-class IsA:
-    """An edge from a module to its type, with the values that differ from most modules of the type."""
-
-    fingerprint: str
-    type: str  # the key of the type
-    differs: Values
-
-
 def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
     """An edge from each module to its type: `node` and `type` (display names) and `differs`; large types come first.
 
@@ -255,15 +246,15 @@ def is_a(contents: Contents, level: int = 1) -> pd.DataFrame:
     sizes = {kind.key: len(kind.members) for kind in types}
     uses, nodes = contents.uses, contents.names
     edges = is_a_edges(contents, types)
-    edges.sort(key=lambda e: (-sizes[e.type], names[e.type], -uses[e.fingerprint], nodes[e.fingerprint]))
-    rows = [(nodes[edge.fingerprint], names[edge.type], edge.differs) for edge in edges]
+    edges.sort(key=lambda edge: (-sizes[edge[1]], names[edge[1]], -uses[edge[0]], nodes[edge[0]]))
+    rows = [(nodes[member], names[kind], differs) for member, kind, differs in edges]
     return data_frame(rows, ["node", "type", "differs"])
 
 
-def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[IsA]:
-    """The edges to those of `types` that have more than one member, by fingerprint and key; nothing is shared."""
+def is_a_edges(contents: Contents, types: Iterable[ModuleType]) -> list[tuple[str, str, Values]]:
+    """The edges to those of `types` that have several members: fingerprint, key of the type, and what differs."""
     return [
-        IsA(member, kind.key, copy_values(values))
+        (member, kind.key, copy_values(values))
         for kind, differing in differences(contents, types)
         for member, values in zip(kind.members, differing, strict=True)
     ]

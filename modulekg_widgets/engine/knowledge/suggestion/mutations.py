@@ -95,16 +95,16 @@ class BlockSwap:
 
 
 @dataclass(frozen=True, slots=True)
-class ActivationSwap:
-    """Replaces one activation class by another, everywhere."""
+class LayerSwap:
+    """Replaces one class of layers by another, everywhere: activations, or batch norms by group norms."""
 
     old: str
     new: str
 
     def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
-        _replace_layers(model, getattr(nn, self.old), self._new)
+        _replace_layers(model, getattr(nn, self.old), _group_norm if self.new == "GroupNorm" else self._activation)
 
-    def _new(self, old: nn.Module) -> nn.Module:
+    def _activation(self, old: nn.Module) -> nn.Module:
         new = ACTIVATIONS[self.new]()
         if hasattr(new, "inplace") and hasattr(old, "inplace"):
             new.inplace = old.inplace
@@ -112,17 +112,6 @@ class ActivationSwap:
 
     def __str__(self) -> str:
         return f"{self.old} → {self.new}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupNormSwap:
-    """Replaces batch norms by group norms with groups of 16 channels, or the nearest divisor."""
-
-    def apply(self, model: nn.Module, builders: Mapping[str, Builder]) -> None:
-        _replace_layers(model, nn.BatchNorm2d, _group_norm)
-
-    def __str__(self) -> str:
-        return "BatchNorm2d → GroupNorm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +151,7 @@ class HeadCountChange:
         return f"{self.old} heads → {self.new}"
 
 
-Mutation = DepthChange | WidthChange | BlockSwap | ActivationSwap | GroupNormSwap | KernelChange | HeadCountChange
+Mutation = DepthChange | WidthChange | BlockSwap | LayerSwap | KernelChange | HeadCountChange
 
 
 def _attention_heads(module: nn.Module) -> tuple[str, int] | None:
@@ -279,13 +268,11 @@ def _is_nested(one: str, other: str) -> bool:
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def layer_swaps(model: nn.Module) -> list[ActivationSwap | GroupNormSwap]:
+def layer_swaps(model: nn.Module) -> list[LayerSwap]:
     kinds = {type(module) for module in model.modules()}
     used = [name for name in ACTIVATIONS if getattr(nn, name) in kinds]
-    found: list[ActivationSwap | GroupNormSwap] = [
-        ActivationSwap(old, new) for old in used for new in ACTIVATIONS if new != old
-    ]
-    return [*found, *([GroupNormSwap()] if nn.BatchNorm2d in kinds else [])]
+    found = [LayerSwap(old, new) for old in used for new in ACTIVATIONS if new != old]
+    return [*found, *([LayerSwap("BatchNorm2d", "GroupNorm")] if nn.BatchNorm2d in kinds else [])]
 
 
 def _channels(shape: Shape) -> tuple[int, int]:

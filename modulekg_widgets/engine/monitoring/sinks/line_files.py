@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from modulekg_widgets.engine.errors import RecordingError, printable
 from modulekg_widgets.engine.monitoring.readings import Reading
@@ -95,13 +95,6 @@ class LineFormat:
     reading: Callable[[str], Reading]
 
 
-class RecordedLine(NamedTuple):
-    """A reading with its raw line, including the line end."""
-
-    raw: bytes
-    reading: Reading
-
-
 class LineSink:
     """Appends to a file, unbuffered, so that a killed process loses no completed write.
 
@@ -156,8 +149,8 @@ def read_header(path: Path) -> bytes:
         return file.readline(MAX_LINE_BYTES)
 
 
-def read_lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
-    """Yields the readings of a file; an incomplete last line is skipped.
+def read_lines(path: Path, form: LineFormat) -> Iterator[tuple[bytes, Reading]]:
+    """Yields the lines of a file, each with its end and its reading; an incomplete last line is skipped.
 
     Raises `RecordingError` that names the line for everything that `form` does not write.
     """
@@ -172,7 +165,7 @@ def read_lines(path: Path, form: LineFormat) -> Iterator[RecordedLine]:
                 if not raw.endswith(b"\n") and len(raw) < MAX_LINE_BYTES:
                     return  # whoever wrote it was stopped, or is still writing
                 raise RecordingError(f"line {number}: {error}") from error
-            yield RecordedLine(raw if raw.endswith(b"\n") else raw + b"\n", reading)
+            yield raw if raw.endswith(b"\n") else raw + b"\n", reading
 
 
 def _text(raw: bytes) -> str:

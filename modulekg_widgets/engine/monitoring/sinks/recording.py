@@ -103,7 +103,7 @@ def _opened(file: Path) -> tuple[str | None, Iterator[Reading]]:
     if file.suffix.lower() == PARQUET:
         return name_in_parquet(file), parquet_readings(file)
     form = LINE_FORMATS[file.suffix.lower()]
-    return name_in(file, form), (line.reading for line in read_lines(file, form))
+    return name_in(file, form), (reading for _, reading in read_lines(file, form))
 
 
 def _add_readings(history: History, readings: Iterable[Reading]) -> None:
@@ -145,9 +145,9 @@ def _cut_lines(file: Path, step: int, form: LineFormat) -> None:
     name_in(file, form)
     with atomic_writer(file) as kept:
         kept.write(read_header(file))
-        for line in read_lines(file, form):
-            if line.reading.step < step:
-                kept.write(line.raw)
+        for line, reading in read_lines(file, form):
+            if reading.step < step:
+                kept.write(line)
 
 
 def _cut_parquet(file: Path, step: int) -> None:

@@ -343,7 +343,7 @@ class GraphReader:
             path = self.modules.add(f"{module}.{node.attribute[at].name}".lstrip("."))
             for span in spans:
                 self._allowance.charge(BODY_COST)
-                inner = NodeContext(NameScope(place.scope), path, place.attributes, {}, place.depth + 1, place.calls)
+                inner = NodeContext(place.scope.new_child(), path, place.attributes, {}, place.depth + 1, place.calls)
                 body = self._body([span], inner)
                 own = [name for name in body.inputs if name not in body.tensors]
                 taken = [*node.input, *[""] * len(own)]

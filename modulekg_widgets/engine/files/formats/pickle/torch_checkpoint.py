@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -241,11 +241,11 @@ class ArchiveStorages:
     def __post_init__(self) -> None:
         order = self.archive.read("byteorder", max_bytes=16) if "byteorder" in self.archive else b"little"
         self.as_they_are = order.strip() != b"big"
-        self.inline = InlineStorages(self.pickles)
+        self.find_inline = inline_storages(self.pickles)
 
     def find(self, value: PickleValue) -> StorageRecord:
         if type(value) is ObjectRecord:
-            return self.inline.find(value)
+            return self.find_inline(value)
         kind, key, _ = storage_id(value)
         dtype = storage_dtype(kind)
         if (dtype, key) not in self.known:
@@ -265,21 +265,18 @@ def storage_id(value: PickleValue) -> tuple[PickleValue, str, tuple[PickleValue,
     return key[1], key[2], key[3:]
 
 
-class InlineStorages:
-    """Storages embedded in a plain pickle, each parsed once."""
+def inline_storages(pickles: PickleStream) -> Callable[[PickleValue], StorageRecord]:
+    """Returns a function that finds a storage embedded in a plain pickle; each is parsed once."""
+    known: dict[int, tuple[PickleValue, StorageRecord]] = {}  # the values are held, so that no other has their id
 
-    def __init__(self, pickles: PickleStream) -> None:
-        self._steps = pickles.steps
-        self._known: dict[
-            int, tuple[PickleValue, StorageRecord]
-        ] = {}  # the values are held, so that no other has their id
-
-    def find(self, value: PickleValue) -> StorageRecord:
+    def find(value: PickleValue) -> StorageRecord:
         if type(value) is not ObjectRecord:
             raise ValueError("a tensor is stored outside of the pickle")
-        if id(value) not in self._known:
-            self._known[id(value)] = value, _inline_storage(value, self._steps)
-        return self._known[id(value)][1]
+        if id(value) not in known:
+            known[id(value)] = value, _inline_storage(value, pickles.steps)
+        return known[id(value)][1]
+
+    return find
 
 
 def _inline_storage(made: ObjectRecord, steps: Iterator[int]) -> StorageRecord:
@@ -317,7 +314,7 @@ def _read_pickle(source: FileSource) -> FileContents:
         ) from error
     if type(root) is int and root == LEGACY_MAGIC:
         return _read_legacy(source, pickles)
-    inventory = PickleContents(TensorRebuilder(InlineStorages(pickles).find), _no_script_class)
+    inventory = PickleContents(TensorRebuilder(inline_storages(pickles)), _no_script_class)
     inventory.add(root)
     return _contents("pickle", root, pickles, inventory)
 
@@ -332,7 +329,12 @@ def _read_legacy(source: FileSource, pickles: PickleStream) -> FileContents:
     root, referred = pickles.load(), list(pickles.persistent)
     little = not isinstance(system, dict) or system.get("little_endian") is not False
     places = _legacy_storages(source, pickles, _legacy_types(referred), little)
-    inventory = PickleContents(TensorRebuilder(LegacyStorages(places, InlineStorages(pickles)).find), _no_script_class)
+    find_inline = inline_storages(pickles)
+
+    def find(value: PickleValue) -> StorageRecord:
+        return find_inline(value) if type(value) is ObjectRecord else _legacy_storage(places, value)
+
+    inventory = PickleContents(TensorRebuilder(find), _no_script_class)
     inventory.add(root)
     return _contents("checkpoint", root, pickles, inventory)
 
@@ -374,27 +376,19 @@ def _legacy_storages(
     return places
 
 
-@dataclass
-class LegacyStorages:
-    """Storages of a file in the legacy format, some of which are views of others."""
-
-    storages: Mapping[str, StorageRecord]
-    inline: InlineStorages
-
-    def find(self, value: PickleValue) -> StorageRecord:
-        if type(value) is ObjectRecord:
-            return self.inline.find(value)
-        kind, key, rest = storage_id(value)
-        if key not in self.storages:
-            raise ValueError(f"a tensor is in the storage {printable(key)}, which the file does not have")
-        whole = self.storages[key]
-        part = rest[2] if len(rest) > 2 else None
-        if type(part) is not tuple or len(part) != 3:
-            return StorageRecord(storage_dtype(kind), whole.nbytes, whole.offset)
-        start, nbytes = _storage_bytes(whole.dtype, part[1]), _storage_bytes(whole.dtype, part[2])
-        if start + nbytes > whole.nbytes:
-            raise ValueError(f"a tensor is beyond the end of the storage {printable(key)}")
-        return StorageRecord(storage_dtype(kind), nbytes, None if whole.offset is None else whole.offset + start)
+def _legacy_storage(storages: Mapping[str, StorageRecord], value: PickleValue) -> StorageRecord:
+    """Returns a storage of a file in the legacy format, where some are views of others."""
+    kind, key, rest = storage_id(value)
+    if key not in storages:
+        raise ValueError(f"a tensor is in the storage {printable(key)}, which the file does not have")
+    whole = storages[key]
+    part = rest[2] if len(rest) > 2 else None
+    if type(part) is not tuple or len(part) != 3:
+        return StorageRecord(storage_dtype(kind), whole.nbytes, whole.offset)
+    start, nbytes = _storage_bytes(whole.dtype, part[1]), _storage_bytes(whole.dtype, part[2])
+    if start + nbytes > whole.nbytes:
+        raise ValueError(f"a tensor is beyond the end of the storage {printable(key)}")
+    return StorageRecord(storage_dtype(kind), nbytes, None if whole.offset is None else whole.offset + start)
 
 
 def _contents(format_name: str, root: PickleValue, pickles: PickleStream, inventory: PickleContents) -> FileContents:

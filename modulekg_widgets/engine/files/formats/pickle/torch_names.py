@@ -19,7 +19,6 @@ REBUILD = {
 }
 LEGACY_REBUILD = "torch._utils._rebuild_xla_tensor"  # which torch no longer holds to be safe
 INLINE_STORAGE = "torch.storage._load_from_bytes"
-LAYOUT = "torch.serialization._get_layout"
 SIZE, PARAMETER = "torch.Size", "torch.nn.parameter.Parameter"
 SAFE_GLOBALS = frozenset(
     (

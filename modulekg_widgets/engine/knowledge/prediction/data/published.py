@@ -76,15 +76,6 @@ def published_by_torchvision() -> dict[str, PublishedModel]:
     return found
 
 
-def checked_target(target: str) -> str:
-    """`target`, if values of it are published; raises `UnknownNameError`."""
-    if target not in PUBLISHED_TARGETS:
-        raise UnknownNameError(
-            f"no values are known of {printable(str(target))!r}: {closest_match_hint(str(target), PUBLISHED_TARGETS)}"
-        )
-    return target
-
-
 def published_records(
     names: Iterable[str] | None = None, records: dict[str, ModelRecord] | None = None
 ) -> dict[str, ModelRecord]:

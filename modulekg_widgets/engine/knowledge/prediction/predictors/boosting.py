@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +22,8 @@ TREE_COUNT, LEARNING_RATE = 60, 0.15
 MAX_THRESHOLDS = 64  # thresholds of a column
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """Split thresholds with their columns."""
-
-    columns: NDArray[np.int64]
-    values: Array
-
-    def compare(self, rows: Array) -> NDArray[np.float32]:
-        """Returns 1 where a value is at most the threshold, else 0; shape (rows, thresholds)."""
-        return (rows[:, self.columns] <= self.values).astype(np.float32)
-
-
-def thresholds(rows: Array) -> Thresholds:
-    """Returns thresholds between neighbouring values of each column, at most 64."""
+def thresholds(rows: Array) -> tuple[NDArray[np.int64], Array]:
+    """Returns thresholds between neighbouring values of each column, at most 64, after the columns that they are of."""
     columns: list[int] = []
     at: list[float] = []
     for number, column in enumerate(rows.T):
@@ -46,29 +33,33 @@ def thresholds(rows: Array) -> Thresholds:
             between = np.unique(np.quantile(column, np.linspace(0, 1, MAX_THRESHOLDS + 2)[1:-1], method="midpoint"))
         columns += [number] * len(between)
         at += between.tolist()
-    return Thresholds(np.array(columns, np.int64), np.array(at, float))
+    return np.array(columns, np.int64), np.array(at, float)
 
 
 class BoostedTrees:
     """Fits of the same values on the subsets that `known` selects, shape (fits, values)."""
 
     def __init__(self, rows: Array, values: Array, known: np.ndarray) -> None:
-        self._thresholds = thresholds(rows)
+        self._columns, self._thresholds = thresholds(rows)
         self._means = np.array([values[each].mean() for each in known])
         self._splits: list[list[NDArray[np.int64]]] = []  # of each tree those of each level, shape (fits, nodes)
         self._leaves: list[Array] = []  # of each tree, shape (fits, leaves)
-        below = self._thresholds.compare(rows)
+        below = self._below(rows)
         told = np.repeat(self._means[:, None], len(values), 1)
         for _ in range(TREE_COUNT if below.shape[1] else 0):
             told += self._grow(below, np.where(known, values - told, 0.0), known)
 
     def predict(self, rows: Array) -> Array:
         """Predicts rows with each fit, shape (fits, rows)."""
-        below = self._thresholds.compare(rows)
+        below = self._below(rows)
         found = np.repeat(self._means[:, None], len(rows), 1)
         for tree in range(len(self._leaves)):
             found += self._tree_values(below, tree)
         return found
+
+    def _below(self, rows: Array) -> NDArray[np.float32]:
+        """Returns 1 where a value is at most the threshold, else 0; shape (rows, thresholds)."""
+        return (rows[:, self._columns] <= self._thresholds).astype(np.float32)
 
     def _grow(self, below: NDArray[np.float32], residuals: Array, known: np.ndarray) -> Array:
         """Grows a tree for each fit on the residuals, and returns its values."""
