@@ -135,13 +135,13 @@ OF_ALL = ("stacked", "summed", "weights_of_the_chosen")
 OTHERS = ("neighbours", "special")
 
 
-class Net(nn.Module):
+class MixtureDecoder(nn.Module):
     """Some layers with attention and a mixture each, on words."""
 
     def __init__(self, way: str, layers: int = 2, experts: int = 6) -> None:
         super().__init__()
         self.words = nn.Embedding(40, 16)
-        self.layers = nn.ModuleList(Layer(way, experts) for _ in range(layers))
+        self.layers = nn.ModuleList(MixtureLayer(way, experts) for _ in range(layers))
         self.head = nn.Linear(16, 40)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
@@ -151,7 +151,7 @@ class Net(nn.Module):
         return self.head(x)
 
 
-class Layer(nn.Module):
+class MixtureLayer(nn.Module):
     def __init__(self, way: str, experts: int) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Ta
 Tensor = torch.Tensor
 
 
-class Net(nn.Module):
+class ConvAttention(nn.Module):
     """A residual network in small, with a dropout, a concatenation and two heads of attention."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ def labels(batch: int = 2) -> Tensor:
     return torch.arange(batch) % 3
 
 
-def traced(mode: bool = False) -> tuple[Net, mk.DataflowGraph]:
-    model = seeded(Net).train(mode)
+def traced(mode: bool = False) -> tuple[ConvAttention, mk.DataflowGraph]:
+    model = seeded(ConvAttention).train(mode)
     for name, tensor in model.named_parameters():
         if tensor.dim() == 1:  # no two entries alike
             values = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(len(name)))

@@ -8,7 +8,7 @@ from torch import nn
 import modulekg_widgets as mk
 
 
-class Net(nn.Module):
+class ConvClassifier(nn.Module):
     """Three layers of different widths, of which the middle one is normalised."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Net(nn.Module):
 
 def three_layers() -> mk.DataflowGraph:
     torch.manual_seed(0)
-    return mk.trace(Net().eval(), torch.randn(1, 3, 4, 4))
+    return mk.trace(ConvClassifier().eval(), torch.randn(1, 3, 4, 4))
 
 
 def left(plan: mk.PruningPlan) -> dict[str, int]:

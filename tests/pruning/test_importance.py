@@ -23,7 +23,7 @@ from modulekg_widgets.engine.pruning.importance.importance import Criterion, Gro
 from modulekg_widgets.engine.pruning.importance.loss_criteria import Hessian, Taylor
 from modulekg_widgets.engine.pruning.importance.members import weights_along
 from modulekg_widgets.engine.pruning.importance.scoring import normalize_scores, score
-from pruning.importance_samples import CRITERIA, Net, each_criterion, image, pairs, snapshot, terms, traced
+from pruning.importance_samples import CRITERIA, ConvAttention, each_criterion, image, pairs, snapshot, terms, traced
 
 Tensor = torch.Tensor
 
@@ -240,7 +240,7 @@ def test_weights_that_are_no_numbers_are_named() -> None:
 @each_criterion
 def test_a_model_without_data_has_random_importance_only(make: Any) -> None:
     with torch.device("meta"):
-        model = Net().eval()
+        model = ConvAttention().eval()
     graph = mk.trace(model, (image().to("meta"),))
     criterion = make()
     if criterion == "random":

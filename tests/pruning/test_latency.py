@@ -20,7 +20,7 @@ from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.plan import planner
 from modulekg_widgets.engine.pruning.plan.targets import target_solver
 from modulekg_widgets.engine.pruning.plan.targets.latency_search import LatencySearch, Proposal
-from pruning.target_samples import Net, left, three_layers
+from pruning.target_samples import ConvClassifier, left, three_layers
 
 
 def comparison(share: float, before: float = 10.0) -> LatencyComparison:
@@ -232,7 +232,7 @@ def test_a_layer_of_a_size_is_measured_once_in_whichever_model(monkeypatch: pyte
     monkeypatch.setattr(timing, "MAX_ROUNDS", 2)
     monkeypatch.setattr(latency, "_measured", {})
     rows = torch.randn(4096, 3, 4, 4)  # each layer takes far longer than listening to it does
-    one, other = (mk.trace(Net().eval(), rows) for _ in range(2))
+    one, other = (mk.trace(ConvClassifier().eval(), rows) for _ in range(2))
     runs: list[str] = []
     measure = latency.Stopwatch._exclusive_times
     monkeypatch.setattr(latency.Stopwatch, "_exclusive_times", lambda watch: runs.append("run") or measure(watch))
@@ -285,7 +285,7 @@ def test_blocks_and_widths(given_times: dict[str, Any], monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_measured() -> None:
-    graph = mk.trace(Net().to("meta"), torch.randn(1, 3, 4, 4))
+    graph = mk.trace(ConvClassifier().to("meta"), torch.randn(1, 3, 4, 4))
     with pytest.raises(TraceError, match=r"time is measured, and 'first.weight' is on the meta device"):
         mk.plan(graph, target={"latency": 0.5})
     with pytest.raises(CutError, match="left of params, flops, matmul_flops, macs, bytes, latency"):

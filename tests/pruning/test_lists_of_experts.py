@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modulekg_widgets as mk
-from models.lists_of_experts import OF_ALL, OTHERS, SHARED_OUT, Expert, Mixture, Net
+from models.lists_of_experts import OF_ALL, OTHERS, SHARED_OUT, Expert, Mixture, MixtureDecoder
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.importance.criteria import L2
@@ -24,12 +24,12 @@ WORDS = torch.arange(18).view(2, 9) * 7 % 40
 GATE = "layers.0.mixture.gate.experts"
 
 
-def net(way: str, layers: int = 2, experts: int = 6) -> Net:
+def net(way: str, layers: int = 2, experts: int = 6) -> MixtureDecoder:
     torch.manual_seed(0)
-    return Net(way, layers, experts).eval()
+    return MixtureDecoder(way, layers, experts).eval()
 
 
-def without(model: Net, layer: int, gone: list[int]) -> torch.Tensor:
+def without(model: MixtureDecoder, layer: int, gone: list[int]) -> torch.Tensor:
     """What a model gives when a router cannot choose some experts."""
     hook = model.layers[layer].mixture.gate.register_forward_hook(
         lambda module, args, out: out.index_fill(-1, torch.tensor(gone), -torch.inf)

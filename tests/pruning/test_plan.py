@@ -19,7 +19,7 @@ from modulekg_widgets.engine.errors import CutError
 from pruning.battery import differs, state_of
 
 
-class Net(nn.Module):
+class ResidualConvNet(nn.Module):
     """Two coupled convolutions, a norm, and a classifier behind a flattening."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ X = torch.randn(4, 3, 2, 2)
 @pytest.fixture
 def graph() -> mk.DataflowGraph:
     torch.manual_seed(0)
-    return mk.trace(Net().eval(), X)
+    return mk.trace(ResidualConvNet().eval(), X)
 
 
 def left(plan: mk.PruningPlan) -> dict[str, int]:
@@ -60,7 +60,7 @@ def test_a_ratio_takes_the_same_share_of_each_axis_and_keeps_the_outputs(graph: 
 
 
 def test_planning_changes_nothing() -> None:
-    model = Net().train()
+    model = ResidualConvNet().train()
     before, rng = state_of(model), torch.get_rng_state()
     mk.plan(mk.trace(model, X), ratio=0.5, importance="random")
     assert not differs(before, state_of(model))
@@ -300,12 +300,12 @@ def test_names_are_printed_without_what_a_terminal_obeys() -> None:
 
 def test_a_model_is_no_graph() -> None:
     with pytest.raises(mk.ModuleKGError, match="trace it first"):
-        mk.plan(Net(), ratio=0.5)  # type: ignore[arg-type]
+        mk.plan(ResidualConvNet(), ratio=0.5)  # type: ignore[arg-type]
 
 
 def test_a_model_without_data_is_planned_by_chance_and_cut() -> None:
     with torch.device("meta"):
-        model = Net().eval()
+        model = ResidualConvNet().eval()
     graph = mk.trace(model, X.to("meta"))
     with pytest.raises(mk.ModuleKGError):
         mk.plan(graph, ratio=0.5)

@@ -16,7 +16,7 @@ from modulekg_widgets.engine.pruning.plan.corrections.constraint_solver import s
 from modulekg_widgets.engine.pruning.plan.selection.selection import Selection, SizeConstraint
 from modulekg_widgets.engine.pruning.plan.sizes import operator_costs
 from modulekg_widgets.engine.pruning.plan.sizes.size_model import SizeModel
-from pruning.target_samples import Net, left, three_layers
+from pruning.target_samples import ConvClassifier, left, three_layers
 from sampling import sampled
 
 NEAR = 0.01  # of the model
@@ -81,7 +81,7 @@ def test_targets_of_other_architectures(name: str, scope: str) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_sizes_that_a_plan_names_are_those_of_the_cut_model(unit: str) -> None:
     torch.manual_seed(0)
-    model = Net().eval()
+    model = ConvClassifier().eval()
     x = torch.randn(1, 3, 4, 4)
     plan = mk.plan(mk.trace(model, x), target={unit: 0.5})
     plan.cut(model)

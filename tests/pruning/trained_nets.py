@@ -20,7 +20,7 @@ Batch = tuple[Tensor, Tensor]
 COUNT = 800  # images that are learnt, and on which losses are compared
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     def __init__(self, outer: int, inner: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(outer, inner, 3, padding=1, bias=False)
@@ -38,7 +38,7 @@ class Convolutional(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(1, 10, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(10)
-        self.one = Residual(10, 12)
+        self.one = ResidualBlock(10, 12)
         self.down = nn.Conv2d(10, 16, 3, stride=2, padding=1, bias=False)
         self.down_norm = nn.BatchNorm2d(16)
         self.head = nn.Linear(16, 10)
@@ -48,7 +48,7 @@ class Convolutional(nn.Module):
         return self.head(F.relu(self.down_norm(self.down(x))).mean((2, 3)))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     def __init__(self, width: int, heads: int, inner: int) -> None:
         super().__init__()
         self.heads, self.head_dim = heads, width // heads
@@ -76,7 +76,7 @@ class Transformer(nn.Module):
         self.embed = nn.Linear(8, width)
         self.token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, 9, width))
-        self.block = Block(width, 4, 28)
+        self.block = TransformerBlock(width, 4, 28)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 10)
 
