@@ -302,3 +302,21 @@ def test_layers_that_are_left_out_by_chance_are_cut_along() -> None:
         assert model.mask.shape == (4,)
         for _ in range(4):
             assert model.train()(x).shape == (3, 2)
+
+
+def test_packed_weights_of_a_quantised_layer_need_no_equality() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            inner = nn.Sequential(nn.Linear(8, 8))
+            self.quantised = torch.ao.quantization.quantize_dynamic(inner, {nn.Linear}, dtype=torch.qint8)
+            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.down(self.up(self.quantised(x)).relu())
+
+    model, x = Partly(), torch.randn(3, 8)
+    plan = mk.plan(mk.trace(model, x), ratio=0.5)
+    assert {axis.name: axis.left for axis in plan.axes} == {"up.out": 16}
+    plan.cut(model)
+    assert model(x).shape == (3, 4)

@@ -102,8 +102,8 @@ def is_same_call(
                 return False
         elif type(old) is int and type(new) is int and old != new:
             changed.add((old, new))
-        elif type(old) is not type(new) or (old != new and not isinstance(old, float)):
-            return False
+        elif type(old) is not type(new) or not (isinstance(old, float | torch.ScriptObject) or old == new):
+            return False  # objects of TorchScript, as packed weights, are the module's own and have no equality
     terms = (term for node in (*before.inputs, *result_nodes(before)) for term in dims(node))
     return not changed or _are_planned(changed, list(terms), size_of)
 
