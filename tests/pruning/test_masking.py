@@ -12,11 +12,12 @@ import torchvision
 from torch import nn
 
 import modulekg_widgets as mk
-from models import transformers_models
+from models import seeded, transformers_models
 from modulekg_widgets.engine.errors import CutError
 from modulekg_widgets.engine.pruning.cut.cut import cut
 from modulekg_widgets.engine.pruning.cut.masking import mask
 from pruning.edits_of_cut import bytes_of, edits_by_hand, small_edits, state_of, step, trained, values_of
+from pruning.named_models import Tied
 
 GONE, KEPT = [0, 3], [1, 2, 4, 5]
 MADE = ("conv.weight", "conv.bias", "norm.weight", "norm.bias")
@@ -97,6 +98,17 @@ def test_tied_parameters_are_masked_once() -> None:
     assert not model[1].weight[GONE].any()
     receipt.undo()
     assert state_of(model) == before
+
+
+def test_a_table_that_another_layer_reads_is_zero_where_it_produces() -> None:
+    model = seeded(Tied).eval().double()
+    words = torch.randint(50, (2, 5))
+    plan = mk.plan(mk.trace(model, words), ratio=0.5)
+    assert {"table.weight", "out.weight"} <= plan.masks().keys()
+    smaller = copy.deepcopy(model)
+    plan.cut(smaller)
+    plan.mask(model)
+    torch.testing.assert_close(smaller(words), model(words), rtol=1e-12, atol=1e-12)
 
 
 def test_a_graph_that_still_needs_the_values_is_told() -> None:

@@ -282,14 +282,16 @@ HEAD_PART_ROLES = {"head_dim", "rot", "pair"}  # what a head is made of
 
 
 def read_only_dims(axes: Axes, layers: Iterable[Layer]) -> set[tuple[DataNode, int]]:
-    """The weight dimensions that read an axis and produce none."""
-    found = set()
+    """The weight dimensions that read an axis and produce none, in any of the layers that share the weight."""
+    read, produced = set[tuple[DataNode, int]](), set[tuple[DataNode, int]]()
     for layer in layers:
         into, out = set(atoms(layer.into)), set(atoms(layer.out))
         for at, term in enumerate(axes.inference.dims(layer.weight)):
-            if into.issuperset(own := set(atoms(term))) and out.isdisjoint(own):
-                found.add((layer.weight, at))
-    return found
+            if not out.isdisjoint(own := set(atoms(term))):
+                produced.add((layer.weight, at))
+            elif into.issuperset(own):
+                read.add((layer.weight, at))
+    return read - produced
 
 
 def indices_dropped_by_cuts(axes: Axes, cuts: Iterable[Cut]) -> dict[Term, list[int]]:
