@@ -23,7 +23,7 @@ from modulekg_widgets.engine.knowledge.zoo.torchvision_models import torchvision
 from modulekg_widgets.engine.rewriting.recipes.folding import fold_conv_bn
 from modulekg_widgets.engine.torch_runtime.pytree import tensors
 from rewriting.recipes.samples import (
-    Net,
+    ResidualConvNet,
     copies,
     error,
     images,
@@ -298,7 +298,7 @@ def test_life_after_folding() -> None:
     fold_conv_bn(model, x)
 
     def fresh() -> nn.Module:
-        other = Net().eval()
+        other = ResidualConvNet().eval()
         fold_conv_bn(other, x)
         return other
 
