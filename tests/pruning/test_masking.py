@@ -111,6 +111,28 @@ def test_a_table_that_another_layer_reads_is_zero_where_it_produces() -> None:
     torch.testing.assert_close(smaller(words), model(words), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_buffer_that_is_added_is_zero_where_indices_go(moved: bool) -> None:
+    class Positioned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.up, self.out = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(32, 3)
+            self.register_buffer("places", torch.randn(1, 9 if moved else 5, 16))
+
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            places = self.places[:, : words.shape[1]] if moved else self.places
+            return self.out(self.up(self.words(words) + places).relu())
+
+    model = seeded(Positioned).eval().double()
+    words = torch.randint(20, (2, 5))
+    plan = mk.plan(mk.trace(model, words), ratio=0.5)
+    assert "places" in plan.masks()
+    smaller = copy.deepcopy(model)
+    plan.cut(smaller)
+    plan.mask(model)
+    torch.testing.assert_close(smaller(words), model(words), rtol=1e-12, atol=1e-12)
+
+
 def test_a_graph_that_still_needs_the_values_is_told() -> None:
     model, _ = trained()
     loss = model(torch.ones(2, 2, 4, 4, requires_grad=True)).sum()

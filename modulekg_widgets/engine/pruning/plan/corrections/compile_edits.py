@@ -12,7 +12,7 @@ from modulekg_widgets.engine.axes.attributes import changed_attributes
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.inference.layers import Layers
-from modulekg_widgets.engine.axes.terms.algebra import Term, atoms
+from modulekg_widgets.engine.axes.terms.algebra import atoms
 from modulekg_widgets.engine.axes.terms.term_positions import keep_mask
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import LENGTH, traits_of
@@ -23,7 +23,7 @@ from modulekg_widgets.engine.residuals.layer_counters import counter_changes
 from modulekg_widgets.engine.residuals.module_removal import NOTHING_REMOVED, ModuleRemoval, RemovedModule
 from modulekg_widgets.engine.tracing.dataflow import DataNode, OperatorNode
 
-_ADDITIONS = ("aten::add", "aten::add_")
+_SUMS = ("aten::add", "aten::add_", "aten::sub", "aten::sub_", "aten::rsub")
 
 
 class EditCompiler:
@@ -126,21 +126,20 @@ class EditCompiler:
         return frozenset(at for at in stays if (node, at) not in self._read_only_dims and self._produces(node, at))
 
     def _produces(self, node: DataNode, at: int) -> bool:
-        """True if a tensor produces its values along a dimension."""
+        """True if a tensor produces its values along a dimension: a weight, or a buffer that is added."""
         if node.is_parameter or node in self.axes.weight_buffers:
             return True
-        if not node.dtype.is_floating_point or self._made_by_buffers.isdisjoint(
-            atoms(self.axes.inference.dims(node)[at])
-        ):
-            return False
-        return all(traits_of(operator.overload).layer or operator.name in _ADDITIONS for operator in node.consumers)
+        return node.dtype.is_floating_point and _is_added(node)
 
-    @cached_property
-    def _made_by_buffers(self) -> set[Term]:
-        return {
-            atom for node in self.axes.weight_buffers for at, term in enumerate(self.axes.inference.dims(node))
-            if (node, at) not in self._read_only_dims for atom in atoms(term)
-        }  # fmt: skip
+
+def _is_added(node: DataNode) -> bool:
+    """True if a buffer goes into sums and layers alone, wherever its elements are moved before."""
+    return all(
+        any(_is_added(output) for output in operator.outputs)
+        if (traits := traits_of(operator.overload)).moves
+        else traits.layer or operator.name in _SUMS
+        for operator in node.consumers
+    )
 
 
 def _decomposed_weight_norm(operator: OperatorNode) -> tuple[DataNode, DataNode, int] | None:
