@@ -53,7 +53,7 @@ def test_the_model_is_as_it_was_after_an_error() -> None:
             score(graph.axes, terms(graph), Taylor(pairs(), loss))
         assert snapshot(model) == before
     batches = [image(), torch.ones(2, 4, 4, 4)]  # the second has a channel too many
-    with pytest.raises(CutError, match="does not go through Net"):
+    with pytest.raises(CutError, match="does not go through ConvAttention"):
         score(graph.axes, terms(graph), Activation(batches))
     assert snapshot(model) == before
 
@@ -185,8 +185,8 @@ def test_a_model_that_takes_a_list_gets_one() -> None:
         ([(image(), labels())], lambda output, target: output.detach().sum(), "does not depend on the parameters"),
         ([(image(), labels(5))], F.cross_entropy, r"the loss stopped .* loss\(output, target\)"),
         ([(image().to("meta"), labels())], F.cross_entropy, "meta device has no data"),
-        ([("text", labels())], F.cross_entropy, "batch 0 does not go through Net"),
-        ([pairs()[0], (torch.ones(2, 4, 4, 4), labels())], F.cross_entropy, "batch 1 does not go through Net"),
+        ([("text", labels())], F.cross_entropy, "batch 0 does not go through ConvAttention"),
+        ([pairs()[0], (torch.ones(2, 4, 4, 4), labels())], F.cross_entropy, "batch 1 does not go through Conv"),
         ([pairs()[0], (image()[:0], labels()[:0])], F.cross_entropy, "batch 1 has no samples"),
         ([(image(), labels())], lambda output, target: output.sum() / 0, "the loss of batch 0 is -?inf: look for"),
         ([pairs()[0], (image() * float("nan"), labels())], F.cross_entropy, "the loss of batch 1 is nan: look for"),

@@ -114,6 +114,14 @@ def test_a_configuration_that_says_nothing_of_the_model_leaves_the_plan_with_a_n
 def test_a_model_that_its_configuration_does_not_build_is_planned_as_one_without() -> None:
     model, inputs = transformers_models.build("t5")
     config: Any = model.config
-    config.d_model = 40
+    config.feed_forward_proj, config.is_gated_act = "gated-gelu", True  # another structure, which no number mends
     plan = mk.plan(mk.trace(model, (), inputs), ratio=0.5, layers="uniform")
     assert "hidden" in lost(plan)
+
+
+def test_a_number_that_is_not_the_models_is_found_again() -> None:
+    model, inputs = transformers_models.build("t5")
+    config: Any = model.config
+    before = lost(mk.plan(mk.trace(model, (), inputs), ratio=0.5, layers="uniform"))
+    config.d_model = 40
+    assert lost(mk.plan(mk.trace(model, (), inputs), ratio=0.5, layers="uniform")) == before
