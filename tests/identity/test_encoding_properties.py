@@ -27,6 +27,7 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
+SEEDS = st.integers(0, 2**32 - 1)  # sets that hold NaN are walked by address: hypothesis replays no draws in them
 
 
 def encoded(value: Any) -> bytes:
@@ -69,10 +70,10 @@ def test_encodings_are_equal_exactly_for_equal_values(left: Any, right: Any) -> 
 
 
 @settings(max_examples=300, deadline=None)
-@given(VALUES, st.randoms(use_true_random=False))
+@given(VALUES, SEEDS)
 @pytest.mark.slow
-def test_encodings_do_not_depend_on_order_and_sharing(value: Any, rng: random.Random) -> None:
-    assert encoded(value) == encoded(rebuilt(value, rng))
+def test_encodings_do_not_depend_on_order_and_sharing(value: Any, seed: int) -> None:
+    assert encoded(value) == encoded(rebuilt(value, random.Random(seed)))
 
 
 @settings(max_examples=200, deadline=None)
@@ -85,9 +86,9 @@ def test_an_encoder_remembers_rightly(many: list[Any]) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=5), st.randoms(use_true_random=False))
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=5), SEEDS)
 @pytest.mark.slow
-def test_attributes_have_no_order(attributes: dict[str, Any], rng: random.Random) -> None:
+def test_attributes_have_no_order(attributes: dict[str, Any], seed: int) -> None:
     shuffled = list(attributes.items())
-    rng.shuffle(shuffled)
+    random.Random(seed).shuffle(shuffled)
     assert Encoder().encode_attributes(attributes, "") == Encoder().encode_attributes(dict(shuffled), "")

@@ -304,11 +304,11 @@ def test_a_cut_takes_the_optimizer_along(model: nn.Module) -> None:
 
 def test_nothing_to_cut_is_said_to_python_and_to_the_page(editor: mk.MaskEditor, page: Page) -> None:
     for act in (editor.cut, editor.mask, editor.save):
-        with pytest.raises(CutError, match="nothing goes"):
+        with pytest.raises(CutError, match="No channels selected"):
             act()
     (answer,) = page.say({"type": "cut"})
     assert (answer["type"], answer["action"]) == ("failed", "cut")
-    assert "nothing goes" in answer["text"]
+    assert "No channels selected" in answer["text"]
 
 
 @pytest.mark.parametrize(

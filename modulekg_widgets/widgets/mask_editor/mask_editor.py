@@ -422,7 +422,9 @@ class MaskEditor(ModelWidget):
     def _required_plan(self) -> PruningPlan:
         plan = self._check()
         if plan is None:
-            raise CutError("nothing goes: drop indices or blocks first, in the browser or by editor.plan = mk.plan(…)")
+            raise CutError(
+                "No channels selected: drop indices or blocks first, in the browser or by editor.plan = mk.plan(…)"
+            )
         return plan
 
     def _check(self) -> PruningPlan | None:

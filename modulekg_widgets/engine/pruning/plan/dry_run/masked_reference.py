@@ -211,13 +211,6 @@ def _forget_results(walked: Walk) -> None:
                 value.clear()
 
 
-def masked_outputs(
-    axes: Axes, keeps: KeepMasks, state: State, dtype: torch.dtype, scales: Sequence[ScaleChange] = ()
-) -> list[Tensor]:
-    """The outputs of the recorded operators with removed indices masked."""
-    return _run_masked(axes, keeps, state, dtype, scales).outputs
-
-
 class _MaskedResult(NamedTuple):
     """The outputs and decisions of the masked original."""
 

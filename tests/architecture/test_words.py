@@ -1,0 +1,151 @@
+"""The words that users read, on the screen and in the documents, are those of the field: a list of what is not said."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from architecture.documents import ROOT, documents, fenced
+from architecture.python_sources import tree_of
+
+LONGEST = 25  # words of a sentence
+
+
+class Denied(NamedTuple):
+    """What is not said, and what is."""
+
+    pattern: str
+    better: str
+
+
+# everywhere
+DENIED = [
+    Denied(r"\bgoes\b(?! (?:to|through|on|into)\b)", "is removed, runs"),
+    Denied(r"\b(?:may|must|can|will|what|that|which|indices|channels) go\b(?! (?:to|through|on)\b)", "is removed"),
+    Denied(r"\bstays?\b", "is kept, remains"),
+    Denied(r"\b(?:is|are|was|were) told\b", "shows, says, is passed"),
+    Denied(r"\bof it\b", "its, from it"),
+    Denied(r"\bof (?:its|their) own\b|\bof them its own\b", "own"),
+    Denied(r"\bbeside\b", "next to, with, also"),
+    Denied(r"\bas well\b", "also, too"),
+    Denied(r"\bhangs? together\b", "depends on each other"),
+    Denied(r"\bnobody\b", "automatically, no one"),
+    Denied(r"\bnothing said about\b", "without model-specific settings"),
+    Denied(r"\bsorts? of class\b", "class type"),
+    Denied(r"\bmore is better\b", "higher is better"),
+    Denied(r"\bthe kernel is gone\b", "kernel disconnected"),
+    Denied(r"\bone set of indices\b", "channels that must be pruned together"),
+    Denied(r"\bby the plan of\b", "architecture"),
+    Denied(r"\b[Aa] look never\b", "viewing never modifies"),
+    Denied(r"\bwhat (?:is|are) lit\b|\blights? up\b|\blit\b", "highlight"),
+    Denied(r"\bwhat you click is what\b", "clicks set `graph.selected`"),
+    Denied(r"\bhereafter\b|\btherein\b|\bthereof\b|\bwhereupon\b", "plain words"),
+]
+# on the screen alone: the documents explain the API, where these are words of it
+ON_SCREEN = [
+    Denied(r"\bgo\b(?! (?:to|through|on|back)\b)", "removed"),
+    Denied(r"\bgone\b", "removed, disconnected"),
+    Denied(r"\b(?:free|frozen) ax[ie]s\b", "prunable, fixed"),
+    Denied(r"(?<![XYxy]-)(?<![XYxy] )(?<!group \()(?<!groups \()\b[Aa]x[ie]s\b", "channel group; X axis, Y axis"),
+    Denied(r"\bind(?:ex|ices)\b", "channel"),
+    Denied(r"\btakes / gives\b|\bgives\b", "input, output, returns"),
+    Denied(r"\bgreatest\b|\bleast\b", "highest, lowest, least important"),
+    Denied(r"\bcells?\b", "square, channel"),
+    Denied(r"\bas it was\b", "restored"),
+]
+ON_SCREEN_KEPT = ("notebook cell", "run the cell", "Run the cell", "least important", "at least", "index of")
+
+
+def found(text: str, rules: Iterable[Denied]) -> list[str]:
+    """What a text says that it should not, with what is said instead."""
+    for kept in ON_SCREEN_KEPT:
+        text = text.replace(kept, "")
+    return [
+        f"“{match.group()}” in “{text[max(0, match.start() - 30) : match.end() + 30]}”: {rule.better}"
+        for rule in rules
+        for match in re.finditer(rule.pattern, text)
+    ]
+
+
+WORD_FILES = sorted((ROOT / "js" / "src" / "core" / "words").glob("*.ts"))
+SCREEN_FILES = [path for path in WORD_FILES if not path.name.endswith(".test.ts")]
+TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`')
+
+
+@pytest.mark.parametrize("path", SCREEN_FILES, ids=lambda path: path.stem)
+def test_texts_on_the_screen(path: Path) -> None:
+    code = re.sub(r"^\s*//.*|^import .*", "", path.read_text("utf-8"), flags=re.MULTILINE)
+    assert [fault for text in TEXT.findall(code) for fault in found(text, [*DENIED, *ON_SCREEN])] == []
+
+
+def texts_of_widgets() -> Iterator[tuple[str, str]]:
+    """Strings in the code of the widgets, which the page shows; docstrings are read with the reference."""
+    for path in sorted((ROOT / "modulekg_widgets" / "widgets").rglob("*.py")):
+        tree = tree_of(path)
+        documented = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+                yield path.relative_to(ROOT).as_posix(), node.value
+
+
+def test_texts_of_the_widgets() -> None:
+    assert [f"{name}: {fault}" for name, text in texts_of_widgets() for fault in found(text, DENIED)] == []
+
+
+def prose(text: str) -> str:
+    """A document without its code, tables of figures and addresses."""
+    lines = text.splitlines()
+    for block in fenced(text):
+        lines[block.line - 1 : block.end] = [""] * (block.end - block.line + 1)
+    return re.sub(r"`[^`\n]+`|\]\([^)\s]+\)|<!--.*?-->", "`x`", "\n".join(lines), flags=re.DOTALL)
+
+
+def notebook_prose(path: Path) -> str:
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# folders and files whose sentences are still to be rewritten
+PENDING = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/", "notebooks/")
+PAGES = [
+    path for path in [*documents(), *NOTEBOOKS] if not path.relative_to(ROOT).as_posix().startswith(tuple(PENDING))
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_words_of_the_documents(path: Path) -> None:
+    text = notebook_prose(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+    assert found(prose(text), DENIED) == []
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a document: not its headings and tables."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose(text)):
+        if paragraph.lstrip().startswith(("#", "|", "![", ":::", "```")):
+            continue
+        yield from re.split(r"(?<=[.!?:;])[)*_”\"]*\s+", " ".join(paragraph.split()))
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.suffix == ".md"], ids=lambda path: path.name)
+def test_sentences_are_short(path: Path) -> None:
+    assert [one for one in sentences(path.read_text("utf-8")) if len(one.split()) > LONGEST] == []
+
+
+def test_the_checks_see_what_they_forbid() -> None:
+    assert len(found("Nothing goes of it yet", DENIED)) == 2
+    assert len(found("One cell = one index of the axis", [*DENIED, *ON_SCREEN])) >= 1
+    assert found("Click a channel group (axis). Y axis", [*DENIED, *ON_SCREEN]) == []
+    assert prose("a `goes` b\n```python\nstays\n```\n[c](beside.md)").split() == ["a", "`x`", "b", "[c`x`"]
