@@ -423,7 +423,7 @@ class MaskEditor(ModelWidget):
         plan = self._check()
         if plan is None:
             raise CutError(
-                "No channels selected: drop indices or blocks first, in the browser or by editor.plan = mk.plan(…)"
+                "No channels selected. Select some in the page, or set editor.plan = mk.plan(…)"
             )
         return plan
 
