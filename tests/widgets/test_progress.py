@@ -11,7 +11,7 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CancelledError
-from modulekg_widgets.engine.torch_runtime.isolation.progress import is_observed, observe_progress, report_progress
+from modulekg_widgets.engine.torch_runtime.isolation.progress import has_listener, observe_progress, report_progress
 from modulekg_widgets.widgets.shared import progress as shown
 from modulekg_widgets.widgets.shared.progress import Progress, display_progress
 
@@ -67,7 +67,7 @@ def test_a_trace_tells_its_operators(lines: list[Line]) -> None:
     assert [line.closed for line in lines] == [True]
     assert lines[0].texts[0].startswith("Trace of Sequential: 1 operators traced")
     assert len(lines[0].texts) >= 3
-    assert not is_observed()
+    assert not has_listener()
 
 
 def test_short_work_shows_nothing(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +159,6 @@ def test_updates_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= len(texts) <= 3
 
 
-def test_without_a_kernel_nothing_is_observed() -> None:
+def test_without_a_kernel_nothing_has_listener() -> None:
     with display_progress("Work"):
-        assert not is_observed()
+        assert not has_listener()

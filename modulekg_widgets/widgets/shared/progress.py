@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from modulekg_widgets.engine.errors import CancelledError
-from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, is_observed, observe_progress
+from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, has_listener, observe_progress
 from modulekg_widgets.widgets.shared.base import handle_in_subshells, is_main_thread, main_loop
 
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
@@ -56,7 +56,7 @@ def display_progress(title: str) -> Iterator[None]:
     Nothing is shown without a kernel, in other threads, and where progress is shown already. Raises `CancelledError`
     where the user cancels.
     """
-    if is_observed() or not is_main_thread() or main_loop() is None:
+    if has_listener() or not is_main_thread() or main_loop() is None:
         yield
         return
     line = _ProgressLine()

@@ -28,7 +28,7 @@ def report_progress(stage: str, done: int) -> None:
         listener(stage, done)
 
 
-def is_observed() -> bool:
+def has_listener() -> bool:
     """True if somebody listens in this thread."""
     return getattr(_current, "listener", None) is not None
 
