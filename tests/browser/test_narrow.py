@@ -141,7 +141,8 @@ def test_a_card_under_the_pointer_stands_out_and_says_the_rest(page: SavedPage) 
 
 
 SHARES = f"""() => {{
-  const [all, stage] = ['{ROOT}', '{ROOT} .mkg-stage'].map(each => document.querySelector(each).getBoundingClientRect());
+  const rect = selector => document.querySelector(selector).getBoundingClientRect();
+  const [all, stage] = [rect('{ROOT}'), rect('{ROOT} .mkg-stage')];
   return {{ width: stage.width / all.width, area: stage.width * stage.height / (all.width * all.height) }};
 }}"""
 SHOWN = f"""() => {{
