@@ -13,7 +13,6 @@ const PENDING = [
   "core/forward/",
   "core/graph/",
   "core/knowledge/",
-  "core/masks/",
   "core/metrics/",
   "core/panel/",
   "core/shared/",
@@ -24,7 +23,8 @@ const PENDING = [
 ]; // folders whose texts stand in their code still
 const SENTENCE = /(?:^|[^-\w/.])[A-Za-z]{2,},?[ \u00a0]+[a-z]{2,}(?![-\w/.(])/; // two words in a row
 const LABEL = /^[A-Z][a-z]{2,}[…:]?$/; // one with a capital
-const STYLE = /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|\bsans-serif\b/;
+const STYLE =
+  /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|\[[a-z]+\]|-gradient\(|\bsans-serif\b/;
 
 function sources(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
