@@ -185,7 +185,7 @@ def test_the_forward_player(themed: NotebookPage) -> None:
     player.wait_for_step(1)
     player.find(".mkg-forward-guess").fill("4, 80, 12")
     player.find(".mkg-forward-check-guess").click()
-    assert player.find(".mkg-forward-verdict").inner_text().startswith("Not right")
+    assert player.find(".mkg-forward-verdict").inner_text().startswith("Incorrect")
     assert_accessible(themed, "player with its quiz")
 
 

@@ -340,9 +340,9 @@ def test_forward_player(notebook: NotebookPage) -> None:
     notebook.wait_for(f"count => document.querySelectorAll('{PLAYER} .mkg-forward-tensor bdi').length === count", 11)
     assert [text for text in PAYLOADS if not any(text in name for name in facts.all_text_contents())] == []
     # pictures of the first item have come with the player; for those of another it runs again, and is another one
-    page.locator(".mkg-forward-sample").fill("1")
+    page.locator(".mkg-forward-sample").fill("2")
     message = f"() => document.querySelector('{PLAYER} .mkg-forward-message').textContent"
-    notebook.wait_for(f"text => ({message})().includes(text)", "no longer gives")
+    notebook.wait_for(f"text => ({message})().includes(text)", "outputs have changed")
     for text in PAYLOADS:
         answer = {"kind": "maps", "run": 1, "step": len(PAYLOADS) + 1, "sample": 1, "page": 0, "error": text}
         notebook.execute(f"player.send({answer!r})")
