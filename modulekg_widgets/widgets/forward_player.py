@@ -318,7 +318,7 @@ class ForwardPlayer(ModelWidget):
         reply: dict[str, object] = {"kind": "maps", **question}
         pixels: list[bytes] = []
         if question["run"] != self._runs or question["step"] >= len(self):
-            self.send({**reply, "error": "this is a step of another run"})
+            self.send({**reply, "error": "this step belongs to an earlier run. Show the player again"})
             return True
         try:
             found = self._played.picture(question["step"], question["sample"], question["page"], may_run)
@@ -329,7 +329,7 @@ class ForwardPlayer(ModelWidget):
         except ModuleKGError as error:
             reply["error"] = text(str(error))
         except KeyboardInterrupt:
-            reply["error"] = "the forward pass was interrupted"
+            reply["error"] = "Forward pass interrupted. Select the step again."
         except Exception as error:  # noqa: BLE001 - the page waits for an answer
             reply["error"] = text(error_text(error))
         self.send(reply, pixels)

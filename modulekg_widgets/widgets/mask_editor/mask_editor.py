@@ -271,7 +271,7 @@ class MaskEditor(ModelWidget):
     def mask(self) -> None:
         """Zero the dropped channels in the model; an earlier mask is undone first. Blocks are refused."""
         plan = self._required_plan()
-        self._sensitivity_run.abort("the model is masked now")
+        self._sensitivity_run.abort("stopped, the model was masked")
         self._pruning.mask(plan)
         self._show_stage()
 
@@ -281,7 +281,7 @@ class MaskEditor(ModelWidget):
         Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
         """
         plan = self._required_plan()
-        self._sensitivity_run.abort("the model is cut now")
+        self._sensitivity_run.abort("stopped, the model was cut")
         try:
             self._pruning.cut(plan, self.recalibrating)
         finally:
@@ -294,7 +294,7 @@ class MaskEditor(ModelWidget):
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        self._sensitivity_run.abort("the model is changed now")
+        self._sensitivity_run.abort("stopped, the model was changed")
         undone = self._pruning.undo()
         self._show_stage()
         if undone.stage == CUT:
