@@ -14,7 +14,6 @@ const PENDING = [
   "core/graph/",
   "core/knowledge/",
   "core/masks/",
-  "core/metrics/",
   "core/panel/",
   "core/shared/",
   "core/tree/",
