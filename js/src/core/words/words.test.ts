@@ -12,7 +12,6 @@ const PENDING = [
   "core/export/",
   "core/graph/",
   "core/knowledge/",
-  "core/metrics/",
   "core/panel/",
   "core/shared/",
   "core/tree/",
