@@ -34,6 +34,8 @@ import { Stage, type StageElement } from "../shared/stage/stage";
 import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/types";
 import { boundsOf, type Box, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
+import { idOfSteps } from "./flow/flow_scene";
+import { groupKey } from "./flow/operator_parts";
 import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 
 interface GraphOptions {
@@ -135,16 +137,25 @@ export class GraphView {
     }
   }
 
-  private open({ index, steps, step }: SceneNode): void {
-    if (steps && step !== undefined) this.toggleStretch(step);
+  private open({ index, steps }: SceneNode): void {
+    if (steps && index < 0) this.toggleOperators(steps);
     else this.toggle(index);
   }
 
-  private toggleStretch(first: number): void {
+  private toggleOperators(steps: readonly number[]): void {
     const open = new Set(this.store.get("stretches"));
-    if (!open.delete(first)) open.add(first);
-    this.anchor = `\u0000op:${first}`;
+    const key = groupKey({ steps });
+    if (!open.delete(key)) open.add(key);
+    this.anchor = idOfSteps(steps);
     this.store.set("stretches", open);
+  }
+
+  /** Opens or closes what is selected, a module or a group of operators; false where nothing is. */
+  toggleSelected(): boolean {
+    const item = this.decor.itemOf(this.decor.idOfSelected() ?? "");
+    if (!item) return false;
+    if (item.container) this.open(item.node);
+    return true;
   }
 
   dispose(): void {
@@ -158,9 +169,9 @@ export class GraphView {
 
   private makeStage(): Stage {
     const actions: ClickActions = {
-      select: (path, step, inView) => this.select(path, step, inView),
+      select: (path, steps, inView) => this.select(path, steps, inView),
       toggle: node => this.toggle(node),
-      toggleGroup: first => this.toggleStretch(first),
+      toggleOperators: steps => this.toggleOperators(steps),
       enter: item => this.navigator.enter(item, ({ node }) => this.open(node)),
       turn: id => this.turn(id)
     };
@@ -201,7 +212,7 @@ export class GraphView {
       this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "stretches", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
-    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
+    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operators"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
     }
     for (const key of ["colorBy", "overlay", "pruned"] as const) {
@@ -381,9 +392,9 @@ export class GraphView {
     this.tapping = false;
   }
 
-  private select(path: string, step: number | null, inView: boolean): void {
+  private select(path: string, steps: readonly number[] | null, inView: boolean): void {
     this.tapping = inView;
-    this.store.set("operator", step);
+    this.store.set("operators", steps);
     this.store.set("selected", path);
     this.tapping = false;
   }

@@ -223,11 +223,11 @@ export class GraphHover {
 // What a click on the canvas means.
 
 export interface ClickActions {
-  /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
-  select(path: string, step: number | null, inView: boolean): void;
+  /** `steps`: the operators of the card that was clicked; `inView`: the camera has no reason to move. */
+  select(path: string, steps: readonly number[] | null, inView: boolean): void;
   toggle(node: number): void;
-  /** Opens or closes a stretch of operators. */
-  toggleGroup(first: number): void;
+  /** Opens or closes a group of operators. */
+  toggleOperators(steps: readonly number[]): void;
   /** Zooms to what was clicked twice, once it is open. */
   enter(item: PaintItem): void;
   turn(id: string): void;
@@ -237,16 +237,16 @@ export function handleClick(item: PaintItem, [x, y]: Point, h: Hierarchy, action
   const { node } = item;
   if (node.target !== undefined) {
     actions.select(h.path(node.target), null, false);
-  } else if (node.steps && node.step !== undefined && isOnChevron(item, x, y)) {
-    actions.toggleGroup(node.step);
+  } else if (node.steps && isOnChevron(item, x, y)) {
+    actions.toggleOperators(node.steps);
   } else if (node.owner !== undefined) {
-    actions.select(h.path(node.owner), node.step ?? null, true);
+    actions.select(h.path(node.owner), node.steps ?? null, true);
   } else if (node.index < 0) {
     actions.turn(node.id);
   } else if (isOnChevron(item, x, y)) {
     actions.toggle(node.index);
   } else {
-    actions.select(h.path(node.index), node.step ?? null, true);
+    actions.select(h.path(node.index), node.step === undefined ? null : [node.step], true);
   }
 }
 

@@ -2,7 +2,7 @@
 // when the graph is zoomed out.
 
 import { CARD, type SceneNode } from "../scene/scene";
-import { changeLines, GLYPH, LINE } from "../flow/flow_items";
+import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
 import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
