@@ -21,6 +21,7 @@ const SYMBOLS: Readonly<Record<string, string>> = {
   bmm: "@",
   mm: "@"
 };
+const MAX_WIDTH = 280; // of the card of a group
 export const LINE = 14; // height of what is written below
 const MAX_LISTED = 3; // members of a run that are all named
 const MANY = 12; // operators of one card, of which the line of code says more than their names
@@ -95,6 +96,6 @@ export function glyphSize({ title, detail }: CardText, opens: boolean, measure: 
   const extra = opens ? CARD.chevron : 0;
   const lines = detail === "" ? [] : changeLines(detail);
   const text = Math.max(measure(title, FONT.title, true), ...lines.map(line => measure(line, FONT.text, false)));
-  const width = Math.ceil(text) + extra + (title.length > 1 || detail ? 20 : 8);
-  return [Math.min(CARD.maxWidth, Math.max(GLYPH, width)), GLYPH + LINE * lines.length];
+  const width = Math.ceil(text) + extra + (title.length > 1 || detail ? 24 : 8);
+  return [Math.min(MAX_WIDTH, Math.max(GLYPH, width)), GLYPH + LINE * lines.length];
 }

@@ -23,13 +23,14 @@ interface Merged {
   values: Set<number>;
 }
 
-/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one. */
+/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one; `leadsBack`: it leads to an earlier run of the same code. */
 export function flowEdges(
   flow: Dataflow,
   nodes: readonly SceneNode[],
   placeOf: (step: number) => number,
   ends: Ends,
-  isLoop: (source: number, step: number) => boolean
+  isLoop: (source: number, step: number) => boolean,
+  leadsBack: (source: number, target: number) => boolean
 ): SceneEdge[] {
   const merged = new Map<string, Merged>();
   const loops = new Map<string, Merged>();
@@ -37,7 +38,12 @@ export function flowEdges(
   const link = (value: number, target: number, step: number) => {
     for (const source of origins.of(value)) {
       const into = step >= 0 && isLoop(source, step) ? loops : merged;
-      if (source !== target && !isAround(nodes, source, target) && !isAround(nodes, target, source)) {
+      if (
+        source !== target &&
+        !isAround(nodes, source, target) &&
+        !isAround(nodes, target, source) &&
+        !leadsBack(source, target)
+      ) {
         const key = `${source} ${target}`;
         const edge = into.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
         into.set(key, edge);

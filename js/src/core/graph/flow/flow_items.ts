@@ -146,7 +146,7 @@ export class FlowItems {
   private standForFirst([first]: readonly number[], drawn: number): void {
     const [from, to] = [this.stepsOf(first), this.stepsOf(drawn)];
     const isAlike = from.names.length === to.names.length && from.names.every((name, at) => name === to.names[at]);
-    if (drawn === first || !isAlike) return;
+    if (drawn === first || from.names.length === 0 || !isAlike) return;
     this.standIns.set(drawn, { start: from.start, end: from.start + from.names.length, shift: to.start - from.start });
   }
 

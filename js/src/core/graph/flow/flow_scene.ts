@@ -98,7 +98,8 @@ class FlowSceneBuilder {
     const outputs = this.outputs(whole);
     const ends = { inputs, outputs, whole };
     const isLoop = (source: number, step: number) => this.isLoop(source, step);
-    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
+    const leadsBack = (source: number, target: number) => this.leadsBack(source, target);
+    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop, leadsBack);
     addToGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
     return { nodes: this.nodes, edges, groups: this.groups, count: this.count, capped: this.capped };
@@ -313,7 +314,7 @@ class FlowSceneBuilder {
   /** Whether what a step reads there says no more than that the members of its run follow each other. */
   private isLoop(source: number, step: number): boolean {
     const run = this.items.runOf(step);
-    return (run !== undefined && this.isInRun(source, run)) || this.leadsBack(source, this.placeOf(step));
+    return run !== undefined && this.isInRun(source, run);
   }
 
   /** Whether both lie in one open group of operators, or in one member of a run, and the source comes later. */
