@@ -11,6 +11,7 @@ import { readTheme, type Theme, watchTheme } from "../shared/stage/theme";
 import {
   boxOf,
   centralCard,
+  neighbourOf,
   Navigator,
   toggledPath,
   handleDoubleClick,
@@ -135,6 +136,18 @@ export class GraphView {
     if (!toggle(this.h, this.store, node)) {
       this.offer.show(node);
     }
+  }
+
+  /** Selects the card after or before the selected one, in the order of its frame; false where the canvas has none. */
+  step(direction: number): boolean {
+    const isKnown = !this.stale && this.options.view !== "deduplicated";
+    const items = isKnown ? this.decor.items() : [];
+    const next = neighbourOf(items, this.decor.idOfSelected(), direction);
+    if (!next) return false;
+    const { index, owner, steps, step } = next.node;
+    this.pursued = true;
+    this.select(this.h.path(owner ?? index), steps ?? (step === undefined ? null : [step]), false);
+    return true;
   }
 
   private open({ index, steps }: SceneNode): void {

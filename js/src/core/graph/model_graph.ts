@@ -237,6 +237,7 @@ function onCanvas(key: string, h: Hierarchy, store: GraphStore, graph: GraphView
   if (step === undefined) {
     return false;
   }
+  if (graph.step(step)) return true;
   const next = neighbour(h, store, node, step);
   if (next !== undefined) {
     store.set("selected", h.path(next));
