@@ -11,6 +11,7 @@ import {
   BEFORE,
   INPUT,
   OUTPUT,
+  type CardText,
   type Scene,
   type SceneNode
 } from "../scene/scene";
@@ -230,8 +231,7 @@ class FlowSceneBuilder {
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
-    const slot = this.h.isKind(node) ? text.title : text.subtitle;
-    const shown = only === undefined ? text : { ...stepText(this.flow, only), name: text.name, subtitle: slot };
+    const shown = only === undefined ? text : ofOperator(text, stepText(this.flow, only));
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
     const opens = this.items.isContainer(unit) && h.isContainer(node);
@@ -407,6 +407,10 @@ class FlowSceneBuilder {
     return this.add(pillCard(this.measure, id, title.slice(0, 40), parent));
   }
 }
+
+/** A module that is one operator: its name, and that of the operator in place of the class. */
+const ofOperator = (module: CardText, operator: CardText): CardText =>
+  module.name ? { ...module, subtitle: operator.title, detail: operator.detail } : operator;
 
 /** Of the card of some operators. */
 export const idOfSteps = (steps: readonly number[]): string =>

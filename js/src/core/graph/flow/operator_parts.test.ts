@@ -105,7 +105,7 @@ describe("an open group of operators", () => {
       "relu, mul → roll ×5",
       "roll ×5 → sigmoid",
       "sigmoid → cat",
-      "cat → A"
+      "cat → a"
     ]);
   });
 

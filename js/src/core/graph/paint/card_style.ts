@@ -140,7 +140,7 @@ export class CardStyle {
     if (index < 0) {
       return kind === "operator" ? familyColor(title, false) : "";
     }
-    return familyColor(title, step === undefined && this.h.isContainer(index));
+    return familyColor(this.h.className(index), step === undefined && this.h.isContainer(index));
   }
 
   private flag(index: number): string {
