@@ -170,7 +170,7 @@ function prune(h: Hierarchy, store: GraphStore): void {
   if (axesOf(h)?.find(store.get("axis")) === undefined) {
     store.set("axis", null);
   }
-  store.set("operator", null);
+  store.set("operators", null);
   store.set(
     "expanded",
     expanded.filter(path => h.find(path) !== undefined)
@@ -240,13 +240,14 @@ const STEPS = new Map([
 function onCanvas(key: string, h: Hierarchy, store: GraphStore, graph: GraphView): boolean {
   const node = selectedNode(h, store);
   if (key === "Enter" && node !== undefined) {
-    graph.toggle(node);
+    if (!graph.toggleSelected()) graph.toggle(node);
     return true;
   }
   const step = STEPS.get(key);
   if (step === undefined) {
     return false;
   }
+  if (graph.step(step)) return true;
   const next = neighbour(h, store, node, step);
   if (next !== undefined) {
     store.set("selected", h.path(next));
