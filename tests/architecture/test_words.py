@@ -59,7 +59,7 @@ ON_SCREEN = [
     Denied(r"\bcells?\b", "square, channel"),
     Denied(r"\bas it was\b", "restored"),
 ]
-ON_SCREEN_KEPT = ("notebook cell", "run the cell", "Run the cell", "least important", "at least", "index of")
+ON_SCREEN_KEPT = ("notebook cell", "running cell", "run the cell", "Run the cell", "least important", "at least", "index of")
 
 
 def found(text: str, rules: Iterable[Denied]) -> list[str]:
