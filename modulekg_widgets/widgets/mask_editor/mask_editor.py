@@ -55,6 +55,7 @@ from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
 from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+from modulekg_widgets.widgets.shared.progress import display_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,9 +212,10 @@ class MaskEditor(ModelWidget):
         self._sensitivity_run = SensitivityRun(self)
         self._measured_loss = MeasuredLoss(self, self._sensitivity_run)
         self._messages = MaskMessages(self, self._sensitivity_run, self._measured_loss)
-        self._pruning = add_data_importances(
-            PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
-        )
+        with display_progress(f"MaskEditor of {printable(type(model).__name__)}"):
+            self._pruning = add_data_importances(
+                PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
+            )
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._showing = threading.RLock()
         if plan is not None:
@@ -422,9 +424,7 @@ class MaskEditor(ModelWidget):
     def _required_plan(self) -> PruningPlan:
         plan = self._check()
         if plan is None:
-            raise CutError(
-                "No channels selected. Select some in the page, or set editor.plan = mk.plan(…)"
-            )
+            raise CutError("No channels selected. Select some in the page, or set editor.plan = mk.plan(…)")
         return plan
 
     def _check(self) -> PruningPlan | None:

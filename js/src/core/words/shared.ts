@@ -14,6 +14,8 @@ export const PAGE_DAMAGED = "This page is damaged. Save it again with mk.save_ht
 export const DISMISS = "Dismiss";
 export const REFRESH = "Refresh";
 export const REFRESH_TITLE = "Show the current model";
+export const CANCEL = "Cancel";
+export const CANCEL_REFRESH_TITLE = "Stop and keep the current view";
 export const STATIC_PREVIEW = "Static preview. Run the cell for the interactive view.";
 export const PICTURE = "Picture of a widget";
 
@@ -52,3 +54,12 @@ export const FORMATS = {
 };
 export const NO_PICTURE = "The picture is not ready yet. Try again.";
 export const exportFailed = (format: string) => `The ${format} file could not be created. Try again.`;
+
+// side panes
+
+type Pane = "left" | "right" | "both";
+const PANES = { left: "tree", right: "details", both: "side panes" };
+
+export const widthOf = (pane: Pane) => `Width of the ${PANES[pane]}`;
+export const hidePane = (pane: Pane) => `Hide the ${PANES[pane]}`;
+export const showPane = (pane: Pane) => `Show the ${PANES[pane]}`;

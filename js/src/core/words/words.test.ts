@@ -11,7 +11,6 @@ const READERS = "core/files/"; // what is wrong with a file is said where it is 
 const PENDING = [
   "core/graph/",
   "core/knowledge/",
-  "core/metrics/",
   "core/panel/",
   "core/shared/model/",
   "core/shared/search/",
