@@ -287,6 +287,11 @@ class MetricPanel(ModuleKGWidget):
                 setattr(self, name, value)
                 self._own.add(name)
 
+    @observe("metric")
+    def _show_metric(self, change: Bunch) -> None:
+        """Update the view for another metric, unless the user has set it."""
+        self._choose()
+
     @observe("view", "phase")
     def _mark_chosen(self, change: Bunch) -> None:
         """Mark view or phase as set by the user."""
