@@ -128,8 +128,11 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     choose_view(graph, "operators")
     graph.wait_for_node("layer1")
     titles = f"() => {ITEMS}.map(item => item.title)"
-    assert {"convolution", "batch_norm", "view", "addmm"} <= set(graph.evaluate(titles))
+    assert {"conv1", "bn1", "view", "fc"} <= set(graph.evaluate(titles))
     assert "add_" not in graph.evaluate(titles)
+    graph.click("conv1")
+    graph.wait_for_selection("conv1")
+    assert graph.find(".mkg-operator").get_attribute("data-mkg-operator") == "aten::convolution"
 
     graph.double_click("layer1")
     graph.wait_for_node("layer1.0")

@@ -37,7 +37,7 @@ FIXED = (
     "made by another version of modulekg-widgets",
     "This widget's data is damaged",
     "There is nothing to show yet",
-    "This widget's data cannot be read.",
+    "Widget data cannot be read. Run the cell again.",
 )
 # the parts of a widget that are there when it shows its data
 READY = "[data-mkg-ready='true']"

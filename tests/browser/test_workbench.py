@@ -63,7 +63,7 @@ def test_selection_axis_masks_and_colors_are_shared(notebook: NotebookPage) -> N
     notebook.wait_for_value("[editor.axis, bench.graph.axis]", [HIDDEN, HIDDEN])
     notebook.screenshot("workbench")
 
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.button("cut").click()
     masks.button("confirm").click()
     notebook.wait_for_value("[editor.stage, list(model[0].weight.shape)]", ["cut", [12, 8]])
@@ -114,7 +114,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
     wait_for_colored(["0", "2"], said)
 
     # so does a cut, whose draft is empty, until it is undone
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.button("cut").click()
     masks.button("confirm").click()
     notebook.wait_for_value("[editor.stage, editor.plan]", ["cut", None])

@@ -12,6 +12,7 @@ export class ModelGraphModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("ModelGraph"),
       outdated: "",
+      progress: "",
       payload: {},
       selected: null,
       axis: null,
@@ -147,7 +148,7 @@ export class ModelGraphView extends BoundView<GraphState, ModelGraph> {
     store.set("unfolded", new Set());
     store.set("stretches", new Set());
     store.set("focus", 0);
-    store.set("operator", null);
+    store.set("operators", null);
     store.set("notice", "");
     this.mount();
   }

@@ -11,6 +11,7 @@ import { readTheme, type Theme, watchTheme } from "../shared/stage/theme";
 import {
   boxOf,
   centralCard,
+  neighbourOf,
   Navigator,
   toggledPath,
   handleDoubleClick,
@@ -34,6 +35,8 @@ import { Stage, type StageElement } from "../shared/stage/stage";
 import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/types";
 import { boundsOf, type Box, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
+import { idOfSteps } from "./flow/flow_scene";
+import { groupKey } from "./flow/operator_parts";
 import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 
 interface GraphOptions {
@@ -135,16 +138,37 @@ export class GraphView {
     }
   }
 
-  private open({ index, steps, step }: SceneNode): void {
-    if (steps && step !== undefined) this.toggleStretch(step);
+  /** Selects the card after or before the selected one, in the order of its frame; false where the canvas has none. */
+  step(direction: number): boolean {
+    const isKnown = !this.stale && this.options.view !== "deduplicated";
+    const items = isKnown ? this.decor.items() : [];
+    const next = neighbourOf(items, this.decor.idOfSelected(), direction);
+    if (!next) return false;
+    const { index, owner, steps, step } = next.node;
+    this.pursued = true;
+    this.select(this.h.path(owner ?? index), steps ?? (step === undefined ? null : [step]), false);
+    return true;
+  }
+
+  private open({ index, steps }: SceneNode): void {
+    if (steps && index < 0) this.toggleOperators(steps);
     else this.toggle(index);
   }
 
-  private toggleStretch(first: number): void {
+  private toggleOperators(steps: readonly number[]): void {
     const open = new Set(this.store.get("stretches"));
-    if (!open.delete(first)) open.add(first);
-    this.anchor = `\u0000op:${first}`;
+    const key = groupKey({ steps });
+    if (!open.delete(key)) open.add(key);
+    this.anchor = idOfSteps(steps);
     this.store.set("stretches", open);
+  }
+
+  /** Opens or closes what is selected, a module or a group of operators; false where nothing is. */
+  toggleSelected(): boolean {
+    const item = this.decor.itemOf(this.decor.idOfSelected() ?? "");
+    if (!item) return false;
+    if (item.container) this.open(item.node);
+    return true;
   }
 
   dispose(): void {
@@ -158,9 +182,9 @@ export class GraphView {
 
   private makeStage(): Stage {
     const actions: ClickActions = {
-      select: (path, step, inView) => this.select(path, step, inView),
+      select: (path, steps, inView) => this.select(path, steps, inView),
       toggle: node => this.toggle(node),
-      toggleGroup: first => this.toggleStretch(first),
+      toggleOperators: steps => this.toggleOperators(steps),
       enter: item => this.navigator.enter(item, ({ node }) => this.open(node)),
       turn: id => this.turn(id)
     };
@@ -201,7 +225,7 @@ export class GraphView {
       this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "stretches", "focus"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
-    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operator"] as const) {
+    for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operators"] as const) {
       this.disposers.add(this.store.on(key, () => this.redecorate()));
     }
     for (const key of ["colorBy", "overlay", "pruned"] as const) {
@@ -381,9 +405,9 @@ export class GraphView {
     this.tapping = false;
   }
 
-  private select(path: string, step: number | null, inView: boolean): void {
+  private select(path: string, steps: readonly number[] | null, inView: boolean): void {
     this.tapping = inView;
-    this.store.set("operator", step);
+    this.store.set("operators", steps);
     this.store.set("selected", path);
     this.tapping = false;
   }

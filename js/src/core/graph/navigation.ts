@@ -34,6 +34,30 @@ export function boxOf({ scene, boxes }: PlacedScene, id: string): Box | undefine
   return boxes[scene.nodes.findIndex(node => node.id === id)];
 }
 
+/** The card after (1) or before (−1) one, into open frames and out of them at their ends; one for each module. */
+export function neighbourOf(items: readonly PaintItem[], id: string | null, direction: number): PaintItem | undefined {
+  const cards = items.flatMap(({ node }, place) => (node.kind === "pseudo" ? [] : [place]));
+  const first = new Map<number, number>(); // a module that is called several times is selected at its first card
+  cards.forEach(place => {
+    const { index } = items[place].node;
+    if (!first.has(index)) first.set(index, place);
+  });
+  const isOwn = (place: number) => items[place].node.index < 0 || first.get(items[place].node.index) === place;
+  const inside = (frame: number) => cards.filter(place => items[place].node.parent === frame && isOwn(place));
+  let at = items.findIndex(({ node }) => node.id === id);
+  const inner = at < 0 ? [] : inside(at);
+  if (direction > 0 && inner.length > 0) return items[inner[0]];
+  while (at >= 0) {
+    const { parent } = items[at].node;
+    const row = inside(parent);
+    const next = row[row.indexOf(at) + direction];
+    if (next !== undefined) return items[next];
+    if (direction < 0) return parent < 0 ? undefined : items[parent];
+    at = parent;
+  }
+  return undefined;
+}
+
 /** The one path that was opened or closed, if it is one. */
 export function toggledPath(before: readonly string[], now: readonly string[]): string | undefined {
   const toggled = [...difference(before, now), ...difference(now, before)];
@@ -223,11 +247,11 @@ export class GraphHover {
 // What a click on the canvas means.
 
 export interface ClickActions {
-  /** `step`: the operator that was clicked; `inView`: the camera has no reason to move. */
-  select(path: string, step: number | null, inView: boolean): void;
+  /** `steps`: the operators of the card that was clicked; `inView`: the camera has no reason to move. */
+  select(path: string, steps: readonly number[] | null, inView: boolean): void;
   toggle(node: number): void;
-  /** Opens or closes a stretch of operators. */
-  toggleGroup(first: number): void;
+  /** Opens or closes a group of operators. */
+  toggleOperators(steps: readonly number[]): void;
   /** Zooms to what was clicked twice, once it is open. */
   enter(item: PaintItem): void;
   turn(id: string): void;
@@ -237,16 +261,16 @@ export function handleClick(item: PaintItem, [x, y]: Point, h: Hierarchy, action
   const { node } = item;
   if (node.target !== undefined) {
     actions.select(h.path(node.target), null, false);
-  } else if (node.steps && node.step !== undefined && isOnChevron(item, x, y)) {
-    actions.toggleGroup(node.step);
+  } else if (node.steps && isOnChevron(item, x, y)) {
+    actions.toggleOperators(node.steps);
   } else if (node.owner !== undefined) {
-    actions.select(h.path(node.owner), node.step ?? null, true);
+    actions.select(h.path(node.owner), node.steps ?? null, true);
   } else if (node.index < 0) {
     actions.turn(node.id);
   } else if (isOnChevron(item, x, y)) {
     actions.toggle(node.index);
   } else {
-    actions.select(h.path(node.index), node.step ?? null, true);
+    actions.select(h.path(node.index), node.step === undefined ? null : [node.step], true);
   }
 }
 

@@ -4,7 +4,7 @@ import { measurer } from "../shared/base/canvas";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import type { CardStyle } from "./paint/card_style";
 import type { PaintItem } from "./paint/text_lines";
-import { GraphHover } from "./navigation";
+import { GraphHover, neighbourOf } from "./navigation";
 import { moduleCard } from "./scene/scene";
 
 const wrap = document.createElement("div");
@@ -89,4 +89,31 @@ describe("a card under the pointer", () => {
     expect(told()).toContain("<img src=x>");
     expect(wrap.querySelector("img, b")).toBeNull();
   });
+});
+
+describe("the arrow keys", () => {
+  /** Ids as "name" or "name@frame"; "x#2" is another card of the module x, "+…" an operator, "(…" an end. */
+  const drawn = (...ids: string[]) =>
+    ids.map(text => {
+      const [id, frame] = text.split("@");
+      const index = /^[+(]/.test(id) ? -1 : ids.findIndex(other => other.split(/[@#]/)[0] === id.split("#")[0]);
+      const parent = frame === undefined ? -1 : ids.findIndex(other => other.split("@")[0] === frame);
+      return { node: { id, index, parent, kind: id.startsWith("(") ? "pseudo" : "module" } } as unknown as PaintItem;
+    });
+  const items = drawn("(in", "conv", "block", "relu#1", "+", "relu#2", "(out", "norm@block", "+2@block");
+  const walk = (id: string, direction: number) => {
+    const found = [];
+    for (let at = neighbourOf(items, id, direction); at; at = neighbourOf(items, at.node.id, direction)) {
+      found.push(at.node.id);
+    }
+    return found.join(" ");
+  };
+
+  it("walk through modules and groups of operators, into open frames and out of them", () => {
+    expect(walk("conv", 1)).toBe("block norm +2 relu#1 +");
+    expect(walk("+", -1)).toBe("relu#1 block conv");
+    expect(walk("+2", -1)).toBe("norm block conv");
+  });
+
+  it("lead nowhere from what is not drawn", () => expect(neighbourOf(items, "other", 1)).toBeUndefined());
 });

@@ -16,6 +16,7 @@ import type { PlanData } from "./draft/plan_data";
 import { ReportView, TrialView } from "./panels/report_view";
 import { AxisList } from "./rows/axis_list";
 import type { Session } from "./session/session";
+import * as words from "../words/masks";
 
 export interface MaskEditor {
   dispose(): void;
@@ -49,7 +50,7 @@ function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskE
   delete host.dataset.mkgReady;
   const draw = () => session.data && new Editor(host, session, session.data, store);
   if (!session.data) showMessage(host, session.problem || NO_DATA);
-  return drawOrShowError(host, draw, "This editor cannot be drawn.") ?? { dispose: () => clearHost(host) };
+  return drawOrShowError(host, draw, words.NOT_DRAWN) ?? { dispose: () => clearHost(host) };
 }
 
 class Editor implements MaskEditor {

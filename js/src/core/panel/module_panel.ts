@@ -10,6 +10,7 @@ import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
+import { groupSection } from "./operator_section";
 import { breakable, copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Status, Tensor } from "../shared/payload/payload";
 import { reveal } from "../shared/model/expansion";
@@ -62,7 +63,7 @@ export class ModulePanel extends Part {
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
     this.marks = changeMarks(h);
-    for (const key of ["selected", "axis", "operator", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
+    for (const key of ["selected", "axis", "operators", "view", "colorBy", "overlay", "pruned", "focus"] as const) {
       this.disposers.add(store.on(key, () => this.render()));
     }
     this.disposers.add(listen(host, "click", event => this.clicked(event)));
@@ -104,9 +105,9 @@ export class ModulePanel extends Part {
 
   private sections(node: number): HTMLElement[] {
     return [
+      ...this.operators(node),
       this.heading(node),
       ...this.warnings(node),
-      ...this.operator(node),
       ...(node === 0 && this.file ? this.file.about(false) : []),
       this.numbers(node),
       ...this.traffic(node),
@@ -206,12 +207,14 @@ export class ModulePanel extends Part {
     if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, TOOLTIPS.get(column));
   }
 
-  private operator(node: number): HTMLElement[] {
+  /** What was clicked in the module: one operator, or a group with all that it has. */
+  private operators(node: number): HTMLElement[] {
     const flow = dataflowOf(this.h);
-    const step = this.store.get("operator");
-    const owner = flow && step !== null ? flow.payload.calls.node[flow.payload.steps.call[step]] : -1;
-    if (!flow || step === null || owner !== node) return [];
-    return [operatorSection(flow, step, attributeSection(this.h.payload.file, step))];
+    const steps = this.store.get("operators");
+    const owner = flow && steps ? flow.payload.calls.node[flow.payload.steps.call[steps[0]]] : -1;
+    if (!flow || !steps || owner !== node) return [];
+    if (steps.length > 1) return [groupSection(flow, steps)];
+    return [operatorSection(flow, steps[0], attributeSection(this.h.payload.file, steps[0]))];
   }
 
   private traffic(node: number): HTMLElement[] {

@@ -90,7 +90,7 @@ describe("what went in and out of a module", () => {
   it("shows the operator that was clicked, for as long as its module is selected", () => {
     const { flow } = golden("traced");
     const step = flow?.steps.name.findIndex(name => flow.names[name] === "aten::cat") ?? -1;
-    const store = show(undefined, { selected: "", operator: step });
+    const store = show(undefined, { selected: "", operators: [step] });
     expect(all(".mkg-operator")[0].dataset.mkgOperator).toBe("aten::cat");
     expect(cells(".mkg-operator .mkg-traffic")).toEqual([
       ["input", "2×4 float32"],
@@ -226,7 +226,7 @@ describe("hostile texts of a forward pass", () => {
       payload.error = texts.join(" ");
     };
     const payload = golden("traced", hostile);
-    const store = show(hostile, { selected: "", operator: 6, axis: payload.axes?.name[0] ?? null });
+    const store = show(hostile, { selected: "", operators: [6], axis: payload.axes?.name[0] ?? null });
     for (const path of ["", "left", "head", "act"]) {
       store.set("selected", path);
       expect(foreignParts(host)).toEqual([]);

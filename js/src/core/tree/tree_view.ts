@@ -189,6 +189,7 @@ export class TreeView {
     this.active = row.node;
     const path = this.h.path(row.node);
     reveal(this.h, this.store, path);
+    this.store.set("operators", null);
     this.store.set("selected", path);
     this.list.render();
     this.scrollTo(row.node);

@@ -10,10 +10,8 @@ const WORDS = "core/words/";
 const READERS = "core/files/"; // what is wrong with a file is said where it is found, as Python's readers say it
 const PENDING = [
   "core/export/",
-  "core/forward/",
   "core/graph/",
   "core/knowledge/",
-  "core/masks/",
   "core/panel/",
   "core/shared/",
   "core/tree/",
@@ -23,7 +21,8 @@ const PENDING = [
 ]; // folders whose texts stand in their code still
 const SENTENCE = /(?:^|[^-\w/.])[A-Za-z]{2,},?[ \u00a0]+[a-z]{2,}(?![-\w/.(])/; // two words in a row
 const LABEL = /^[A-Z][a-z]{2,}[…:]?$/; // one with a capital
-const STYLE = /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|\bsans-serif\b/;
+const STYLE =
+  /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|\[[a-z]+[\]=]|-gradient\(|\bsans-serif\b/;
 
 function sources(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {

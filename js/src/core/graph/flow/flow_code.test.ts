@@ -161,6 +161,32 @@ describe("a folded run", () => {
     expect(links(other)).toEqual(expect.arrayContaining(["a → blocks.2", "b → blocks.2"]));
   });
 
+  it("gets what its first member reads where that goes in the one that is drawn", () => {
+    const block = () => container("Block", [["norm", leaf("Norm")]]); // prettier-ignore
+    const spec = container("Net", [["a", leaf("A")], ["blocks", sequence("ModuleList", [block(), block(), block()])]]); // prettier-ignore
+    const tree = new Hierarchy(payloadOf(spec));
+    const at = (path: string) => tree.find(path) ?? -1;
+    const members = [0, 1, 2];
+    const flow = lineOf([at("a"), ...members.flatMap(k => [at(`blocks.${k}.norm`), at(`blocks.${k}`)])], "aten::add");
+    flow.calls = {
+      node: [0, at("a"), ...members.flatMap(k => [at(`blocks.${k}`), at(`blocks.${k}.norm`)])],
+      parent: [-1, 0, ...members.flatMap(k => [0, 2 * k + 2])],
+      inputs: [[0], [0], ...members.flatMap(k => [[2 * k + 1], [2 * k + 1]])],
+      outputs: [[7], [1], ...members.flatMap(k => [[2 * k + 3], [2 * k + 2]])]
+    };
+    flow.steps.call = [1, ...members.flatMap(k => [2 * k + 3, 2 * k + 2])]; // the norm, then x + norm(x)
+    flow.steps.inputs = [[0], ...members.flatMap(k => [[2 * k + 1], [2 * k + 1, 2 * k + 2]])];
+    const edges = (last: number) => {
+      const shown = new Map([[at("blocks.0"), at(`blocks.${last}`)]]);
+      const scene = start({ tree, flow, expanded: ["blocks", `blocks.${last}`], shown });
+      return links(scene).map(text => text.replaceAll(`blocks.${last}`, "block"));
+    };
+    const seen = ["input x → a", "a → block.norm", "a → +", "block.norm → +"];
+    expect(edges(0).sort()).toEqual([...seen, "block → output"].sort());
+    expect(edges(1).sort()).toEqual(edges(0).sort());
+    expect(edges(2).sort()).toEqual([...seen, "+ → output"].sort());
+  });
+
   it("is none where members give to each other in other ways, up to many", () => {
     const cells = (count: number) => {
       const net = container("Net", [["cells", run(count)]]);

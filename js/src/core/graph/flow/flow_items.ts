@@ -1,16 +1,13 @@
-// The items of an open call of a module, and their cards: calls of others, groups of its own operators, modules never called.
+// The items of an open call of a module: calls of others, groups of its own operators, modules never called.
 
 import type { Dataflow } from "../../shared/model/dataflow";
 import type { Fold, Hierarchy, Link } from "../../shared/model/hierarchy";
 import { push } from "../../shared/base/multimap";
 import { visibleRows } from "../../shared/model/expansion";
-import { MAX_LINKS, CARD, cardText, type CardText, foldParams } from "../scene/scene";
+import { MAX_LINKS } from "../scene/scene";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { FlowLevel, Unit, Units } from "./flow_units";
 import { type OperatorGroup, operatorGroups } from "./operator_groups";
-import { counted } from "../../shared/base/format";
-import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
-import type { Size } from "../../layout/types";
 
 export type Item =
   | { kind: "unit"; unit: number }
@@ -29,6 +26,7 @@ export class FlowItems {
   private readonly twins = new Map<number, number>(); // step of a stretch that is not drawn -> step of the one that is
   private readonly dropped = new Map<number, Fold>(); // steps of such stretches
   private readonly known = new Map<number, Item[]>();
+  private readonly standIns = new Map<number, Steps>(); // unit that is drawn for the first of its run -> steps of that one
 
   constructor(
     private readonly h: Hierarchy,
@@ -59,6 +57,16 @@ export class FlowItems {
   /** The step that is drawn for one between members of a run. */
   twinOf(step: number): number | undefined {
     return this.twins.get(step);
+  }
+
+  /** Of the first member of a run, which gets what leads into it: the step of the one that is drawn for it. */
+  drawnStep(step: number): number | undefined {
+    for (const { start, end, shift } of this.standIns.values()) if (step >= start && step < end) return step + shift;
+    return undefined;
+  }
+
+  standsForFirst(place: number): boolean {
+    return this.standIns.has(place);
   }
 
   /** The run of which a step is a part that is not drawn. */
@@ -92,7 +100,8 @@ export class FlowItems {
     return [...timed.map(({ item }) => item), ...this.uncalled(unit)];
   }
 
-  private startOf(place: number): number {
+  /** Its first step, and what comes before: of a call without operators where it would be. */
+  startOf(place: number): number {
     const { calls, children } = this.units.list[place];
     const own = calls.map(call => this.flow.firstStep(call) - 0.5);
     return Math.min(...own, ...(own.length > 0 ? [] : children.map(child => this.startOf(child))));
@@ -120,6 +129,7 @@ export class FlowItems {
       const wanted = this.store.get("shown").get(fold.first) ?? fold.first;
       const called = new Set(members.map(member => this.units.list[member].node));
       drawn.set(fold, called.has(wanted) ? wanted : this.units.list[members[0]].node);
+      this.standForFirst(members, members.find(member => this.units.list[member].node === wanted) ?? members[0]);
     }
     return unit.children.filter(child => {
       const { node } = this.units.list[child];
@@ -130,6 +140,24 @@ export class FlowItems {
       if (member !== node) this.hidden.set(child, fold);
       return member === node;
     });
+  }
+
+  /** Where another member of a run is drawn than the first, and does the same. */
+  private standForFirst([first]: readonly number[], drawn: number): void {
+    const [from, to] = [this.stepsOf(first), this.stepsOf(drawn)];
+    const isAlike = from.names.length === to.names.length && from.names.every((name, at) => name === to.names[at]);
+    if (drawn === first || from.names.length === 0 || !isAlike) return;
+    this.standIns.set(drawn, { start: from.start, end: from.start + from.names.length, shift: to.start - from.start });
+  }
+
+  /** The first step of the first call, and the operators from there on to its end. */
+  private stepsOf(place: number): { start: number; names: readonly number[] } {
+    const { call, name } = this.flow.payload.steps;
+    const [of] = this.units.list[place].calls;
+    const start = of === undefined ? 0 : this.flow.firstStep(of);
+    let end = start;
+    while (of !== undefined && end < this.flow.size && call[end] >= of && call[end] < this.flow.end(of)) end++;
+    return { start, names: name.slice(start, end) };
   }
 
   /** Finds which modules are folded in the containers of a call that are not called, open or not: its code is between them. */
@@ -279,6 +307,12 @@ export class FlowItems {
   }
 }
 
+interface Steps {
+  start: number;
+  end: number;
+  shift: number; // from one of them to that of the member that is drawn
+}
+
 const codes = new WeakMap<Units, Map<number, Code[]>>(); // by caller
 
 /** A stretch, where it stands, and what is called around it. */
@@ -351,100 +385,3 @@ function settle(code: Code[], units: Units, flow: Dataflow, h: Hierarchy): void 
 const signature = (flow: Dataflow, { steps }: OperatorGroup): string =>
   steps.map(step => flow.fullName(step)).join(" ");
 const SINGLE = -1; // among what is between others: that it is called once
-
-// The cards of a forward pass: their text and their size.
-
-export const GLYPH = 26; // height of the small card of an operator
-const SYMBOLS: Readonly<Record<string, string>> = {
-  add: "+",
-  sub: "−",
-  mul: "×",
-  div: "÷",
-  matmul: "@",
-  bmm: "@",
-  mm: "@"
-};
-/** What stands between functions: signs, and powers, comparisons and sizes. */
-const ARITHMETIC = new Set([
-  ...Object.values(SYMBOLS),
-  ..."addmm addmv baddbmm rsub neg pow square sqrt rsqrt reciprocal abs eq ne lt le gt ge where clamp".split(" "),
-  ..."clamp_min clamp_max fill zero masked_fill transpose permute t movedim swapaxes".split(" ")
-]);
-/** Its operators while a model trains, by their short names. */
-const DROPOUT = ["empty_like", "bernoulli", "÷", "×"];
-export const LINE = 14; // height of what is written below
-const MAX_LISTED = 3; // members of a run that are all named
-const MAX_NAMES = 2; // of operators on one card
-
-/** `fold`: the run that the unit stands for; `isRun`: each of its members gives to the next. */
-export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, fold?: Fold, isRun = false): CardText {
-  const text = cardText(h, node);
-  if (fold) {
-    const parts = [membersText(h, fold, isRun), foldParams(h, fold)];
-    return { ...text, detail: oneLine(parts.filter(part => part !== "").join(" · ")) };
-  }
-  return of > 1 ? { ...text, subtitle: `${text.subtitle} · call ${ordinal + 1} of ${of}` } : text;
-}
-
-/** "0 → … → 11", or "0 … 29 side by side" */
-function membersText(h: Hierarchy, { members }: Fold, isRun: boolean): string {
-  const names = members.map(member => h.name(member));
-  const [first, last] = [names[0], names[names.length - 1]];
-  if (!isRun) return `${first} … ${last} side by side`;
-  return names.length <= MAX_LISTED ? names.join(" → ") : `${first} → … → ${last}`;
-}
-
-export function stepText(flow: Dataflow, step: number): CardText {
-  const detail = flow.tensorNames(step).join(", ");
-  return { title: oneLine(flow.name(step)), subtitle: "", detail: oneLine(detail) };
-}
-
-/** What a stretch does, by name where these are few, and the shape before and behind it. */
-export function operatorGroupText(flow: Dataflow, { steps, change }: OperatorGroup): CardText {
-  const tensors = [...new Set(steps.flatMap(step => flow.tensorNames(step)))];
-  const detail = change || tensors.slice(0, 3).join(", ");
-  return { title: oneLine(stretchTitle(flow, steps)), subtitle: "", detail: oneLine(detail) };
-}
-
-/** All names of a few; of many the functions among them, as "relu, max_pool2d, +2"; else how many there are. */
-function stretchTitle(flow: Dataflow, steps: readonly number[]): string {
-  const others = new Set(steps.filter(step => !flow.computes(step)).map(step => shortName(flow, step)));
-  const all = withDropout(steps.map(step => shortName(flow, step)));
-  const names = [...new Set(all)];
-  const times = all.length > 1 && names.length === 1 ? ` ×${all.length}` : "";
-  if (names.length <= MAX_NAMES) return names.join(", ") + times;
-  const named = names.filter(name => !others.has(name) && !ARITHMETIC.has(name)).slice(0, MAX_NAMES);
-  const rest = all.filter(name => !named.includes(name)).length;
-  return named.length > 0 ? `${named.join(", ")}, +${rest}` : counted(all.length, "operator");
-}
-
-/** The names of operators in a row, with dropout under its own name. */
-function withDropout(names: readonly string[]): string[] {
-  const found: string[] = [];
-  for (const name of names) {
-    found.push(name);
-    const from = found.length - DROPOUT.length;
-    if (DROPOUT.every((part, at) => found[from + at] === part)) found.splice(from, DROPOUT.length, "dropout");
-  }
-  return found;
-}
-
-function shortName(flow: Dataflow, step: number): string {
-  const name = flow.name(step).replace(/^_+|_+$/g, "");
-  return SYMBOLS[name] ?? name;
-}
-
-/** "1×768×14×14 → 1×196×768" as two lines. */
-export function changeLines(change: string): string[] {
-  const [from, to] = change.split(" → ");
-  return to === undefined ? [change] : [from, `→ ${to}`];
-}
-
-/** A round one for a sign, a pill for a word. */
-export function glyphSize({ title, detail }: CardText, opens: boolean, measure: Measure): Size {
-  const extra = opens ? CARD.chevron : 0;
-  const lines = detail === "" ? [] : changeLines(detail);
-  const text = Math.max(measure(title, FONT.title, true), ...lines.map(line => measure(line, FONT.text, false)));
-  const width = Math.ceil(text) + extra + (title.length > 1 || detail ? 20 : 8);
-  return [Math.min(CARD.maxWidth, Math.max(GLYPH, width)), GLYPH + LINE * lines.length];
-}

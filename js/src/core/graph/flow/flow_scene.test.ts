@@ -3,7 +3,7 @@ import { container, golden, leaf, lineOf, payloadOf, sequence } from "../../../t
 import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
-import { AFTER, INPUT, OUTPUT, positionScene, type Scene } from "../scene/scene";
+import { AFTER, INPUT, OUTPUT, positionScene, type Scene, type SceneNode } from "../scene/scene";
 import { type FlowLevel, MAX_CALLS } from "./flow_units";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { Layouter } from "../../layout/layouter";
@@ -27,13 +27,10 @@ function draw(h: Hierarchy, level: FlowLevel, state: Partial<GraphState> = {}): 
 const DATAFLOW = { level: "dataflow", pages: new Map<number, number>() } as const;
 const withFlow = (payload: ReturnType<typeof payloadOf>, flow: FlowPayload) =>
   new Hierarchy({ ...payload, traced: true, flow });
-const names = ({ nodes }: Scene) => nodes.map(node => node.subtitle || node.title);
+const shownAs = ({ title, subtitle }: SceneNode) => title + (/ · call.*/.exec(subtitle)?.[0] ?? "");
+const names = ({ nodes }: Scene) => nodes.map(shownAs);
 const links = ({ nodes, edges }: Scene) =>
-  edges.map(({ source, target, label }) => [
-    nodes[source].subtitle || nodes[source].title,
-    nodes[target].subtitle || nodes[target].title,
-    label
-  ]);
+  edges.map(({ source, target, label }) => [shownAs(nodes[source]), shownAs(nodes[target]), label]);
 const byId = ({ nodes }: Scene, id: string) => nodes.find(node => node.id === id);
 
 describe("the data flow between modules", () => {
@@ -76,7 +73,7 @@ describe("the data flow between modules", () => {
   });
 
   it("has the dotted path as id of a module's first call", () => {
-    expect(byId(scene, "act")?.subtitle).toBe("act · call 1 of 2");
+    expect(byId(scene, "act")).toMatchObject({ title: "act", subtitle: "ReLU · call 1 of 2" });
     expect(scene.nodes.filter(node => node.path === "act")).toHaveLength(2);
     expect(scene.nodes[0].id).toBe(INPUT);
     expect(scene.nodes[scene.nodes.length - 2].id).toBe(OUTPUT);
@@ -307,7 +304,7 @@ describe("stretches of operators", () => {
     expect(card).toMatchObject({ opens: true, isGlyph: true, steps: [1, 2, 3, 4, 5] });
     expect(links(closed)).toContainEqual(["a", "relu ×5", "2×3"]);
     expect(links(closed)).toContainEqual(["relu ×5", "b", "2×3"]);
-    const open = draw(h, "dataflow", { stretches: new Set([1]) });
+    const open = draw(h, "dataflow", { stretches: new Set(["1:5"]) });
     const frame = open.nodes.findIndex(node => node.id === card?.id);
     expect(open.nodes[frame]).toMatchObject({ kind: "group", isGlyph: false });
     expect(open.nodes.filter(node => node.parent === frame)).toHaveLength(5);
@@ -335,12 +332,12 @@ describe("stretches of operators", () => {
 
   it("name the functions among many operators, and count the others", () => {
     const title = (...operators: string[]) => names(draw(between(operators.length, ...operators), "hierarchy"))[2];
-    expect(title("relu", "max_pool2d_with_indices", "clone")).toBe("relu, max_pool2d, +1");
-    expect(title("transpose", "bmm", "div", "_softmax", "bmm")).toBe("softmax, +4");
-    expect(title("mul", "add", "clone")).toBe("3 operators");
+    expect(title("relu", "max_pool2d_with_indices", "clone")).toBe("max_pool2d, relu, +1");
+    expect(title("transpose", "bmm", "div", "_softmax", "bmm")).toBe("attention");
+    expect(title("mul", "add", "clone")).toBe("mul, add, +1");
     expect(title("_log_softmax", "relu")).toBe("log_softmax, relu");
     expect(title("empty_like", "bernoulli_", "div_", "mul")).toBe("dropout");
-    expect(title("relu", "empty_like", "bernoulli_", "div_", "mul", "add", "tanh")).toBe("relu, dropout, +2");
+    expect(title("relu", "empty_like", "bernoulli_", "div_", "mul", "add", "tanh")).toBe("relu, dropout, +1");
   });
 });
 
@@ -349,11 +346,11 @@ describe("operators", () => {
     const scene = draw(traced, "operators", { expanded: ["blocks", "blocks.0"] });
     expect(byId(scene, "left")).toMatchObject({
       kind: "operator",
-      title: "addmm",
-      subtitle: "left",
+      title: "left",
+      subtitle: "addmm",
       detail: "weight, bias"
     });
-    expect(byId(scene, "blocks.0.conv")).toMatchObject({ kind: "operator", title: "convolution", opens: false });
+    expect(byId(scene, "blocks.0.conv")).toMatchObject({ kind: "operator", subtitle: "convolution", opens: false });
     expect(names(scene)).toEqual(expect.arrayContaining(["cat", "view", "add"]));
     expect(names(scene)).not.toContain("t");
     const add = scene.nodes.find(node => node.title === "add");
@@ -402,7 +399,7 @@ describe("the picture of a data flow", () => {
     const { boxes, routes } = laid(scene);
     const inside = scene.nodes.findIndex(node => node.id === "blocks.0");
     const [conv, act, add] = ["conv", "act", "add"].map(name =>
-      scene.nodes.findIndex(node => (node.subtitle || node.title) === name && node.parent === inside)
+      scene.nodes.findIndex(node => shownAs(node) === name && node.parent === inside)
     );
     const view = scene.nodes.findIndex(node => node.title === "view");
     const skip = routes.find(({ edge }) => edge.source === view && edge.target === add);

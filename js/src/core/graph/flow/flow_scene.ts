@@ -11,23 +11,26 @@ import {
   BEFORE,
   INPUT,
   OUTPUT,
+  type CardText,
   type Scene,
-  type SceneNode,
-  type SceneEdge
+  type SceneNode
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, unitText, FlowItems, type Item } from "./flow_items";
+import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
+import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
+import { FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "./flow_units";
 import { type Fold, foldBadge, type Hierarchy } from "../../shared/model/hierarchy";
 import { counted } from "../../shared/base/format";
 import type { Measure } from "../../shared/base/canvas";
 import { nodeLimit, openNodes, WINDOW } from "../../shared/model/expansion";
-import { addToGroups, isAround, labelOf } from "../scene/scene_edges";
+import { addToGroups } from "../scene/scene_edges";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
 import type { OperatorGroup } from "./operator_groups";
-import { push } from "../../shared/base/multimap";
+import { drawnSteps, groupKey, partsOf } from "./operator_parts";
 
+const CLOSED = 2; // operators of a group that its card names, so that there is nothing to open
 const MAX_LEAF_OPERATORS = 60; // operators of one leaf module that are drawn without being asked for
 
 interface FlowOptions {
@@ -59,6 +62,7 @@ class FlowSceneBuilder {
   private readonly carded = new Set<number>(); // nodes that have a card
   private readonly standIns = new Map<number, number>(); // unit -> place, HIDDEN or OUTSIDE
   private readonly stretches = new Map<number, OperatorGroup>(); // place -> what it may open
+  private readonly repeats = new Map<number, number>(); // step of a later run of a line -> step of the first
   private readonly items: FlowItems;
   private readonly open: ReadonlySet<number>;
   private readonly level: FlowLevel;
@@ -95,7 +99,8 @@ class FlowSceneBuilder {
     const outputs = this.outputs(whole);
     const ends = { inputs, outputs, whole };
     const isLoop = (source: number, step: number) => this.isLoop(source, step);
-    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop);
+    const leadsBack = (source: number, target: number) => this.leadsBack(source, target);
+    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop, leadsBack);
     addToGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
     return { nodes: this.nodes, edges, groups: this.groups, count: this.count, capped: this.capped };
@@ -179,10 +184,13 @@ class FlowSceneBuilder {
   private openGroup(place: number): number[] {
     const stretch = this.stretches.get(place);
     const { unit } = this.nodes[place];
-    const isOpen = stretch ? this.store.get("stretches").has(stretch.steps[0]) : unit !== undefined && this.opens(unit);
+    const isOpen = stretch
+      ? this.store.get("stretches").has(groupKey(stretch))
+      : unit !== undefined && this.opens(unit);
     if (!isOpen) return [];
     const { window = WINDOW } = this.options;
-    const rows = stretch ? stretch.steps.length : Math.min(this.items.of(unit ?? 0).length, window);
+    const parts = stretch ? partsOf(this.flow, stretch) : [];
+    const rows = stretch ? parts.length : Math.min(this.items.of(unit ?? 0).length, window);
     if (this.count + rows > nodeLimit()) {
       this.capped = true;
       return [];
@@ -192,9 +200,13 @@ class FlowSceneBuilder {
     node.isGlyph = false;
     node.size = [Math.max(node.size[0], headerWidth(node, this.measure)), 0];
     if (!stretch) return this.addGroup(place, [unit ?? 0]);
-    const items = stretch.steps.map(step => this.addStep(step, place));
+    const items = parts.map(part =>
+      part.steps.length > 1 ? this.addStretch(part, place) : this.addStep(part.steps[0], place)
+    );
+    const first = drawnSteps(stretch);
+    stretch.steps.slice(first.length).forEach((step, at) => this.repeats.set(step, first[at % first.length]));
     this.groups.push({ node: place, items, nets: [] });
-    return [];
+    return items;
   }
 
   private opens(place: number): boolean {
@@ -219,8 +231,7 @@ class FlowSceneBuilder {
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
-    const slot = this.h.isKind(node) ? text.title : text.subtitle;
-    const shown = only === undefined ? text : { ...stepText(this.flow, only), name: text.name, subtitle: slot };
+    const shown = only === undefined ? text : ofOperator(text, stepText(this.flow, only));
     const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
     const opens = this.items.isContainer(unit) && h.isContainer(node);
@@ -252,27 +263,27 @@ class FlowSceneBuilder {
   private addStep(step: number, parent: number): number {
     this.count++;
     this.placeOfStep[step] = this.nodes.length;
-    return this.add(this.operatorCard([step], stepText(this.flow, step), parent, false));
+    return this.add(this.operatorCard({ steps: [step] }, stepText(this.flow, step), parent, false));
   }
 
   private addStretch(stretch: OperatorGroup, parent: number): number {
-    const opens = this.level === "dataflow";
+    const opens = this.level !== "operators" && stretch.steps.length > CLOSED;
     if (opens) {
       this.count++;
       this.stretches.set(this.nodes.length, stretch);
     }
     stretch.steps.forEach(step => (this.placeOfStep[step] = this.nodes.length));
-    return this.add(this.operatorCard(stretch.steps, operatorGroupText(this.flow, stretch), parent, opens));
+    return this.add(this.operatorCard(stretch, operatorGroupText(this.flow, stretch), parent, opens));
   }
 
   private operatorCard(
-    steps: readonly number[],
+    { steps }: Pick<OperatorGroup, "steps">,
     text: ReturnType<typeof stepText>,
     parent: number,
     opens: boolean
   ): SceneNode {
     return {
-      id: `\u0000op:${steps[0]}`,
+      id: idOfSteps(steps),
       index: -1,
       path: null,
       owner: this.units.list[this.units.ofStep(steps[0])].node,
@@ -290,6 +301,10 @@ class FlowSceneBuilder {
 
   /** Where a step is drawn: on its own, or as part of a card; HIDDEN inside an open frame, or OUTSIDE. */
   private placeOf(step: number): number {
+    const first = this.repeats.get(step);
+    if (first !== undefined) return this.placeOf(first);
+    const drawn = this.items.drawnStep(step);
+    if (drawn !== undefined) return this.placeOf(drawn);
     const own = this.placeOfStep[step];
     if (own !== HIDDEN) return own;
     const twin = this.items.twinOf(step);
@@ -300,6 +315,33 @@ class FlowSceneBuilder {
   private isLoop(source: number, step: number): boolean {
     const run = this.items.runOf(step);
     return run !== undefined && this.isInRun(source, run);
+  }
+
+  /** Whether both lie in one open group of operators, or in one member of a run, and the source comes later. */
+  private leadsBack(source: number, target: number): boolean {
+    let [from, to] = [source, target];
+    const above = (place: number) => (place < 0 ? place : this.nodes[place].parent);
+    const chain = new Set<number>();
+    for (let at = from; at >= 0; at = above(at)) chain.add(at);
+    while (to >= 0 && !chain.has(above(to))) to = above(to);
+    while (from >= 0 && above(from) !== above(to)) from = above(from);
+    if (from < 0 || to < 0 || from === to) return false;
+    return this.isCyclic(above(to)) && this.timeOf(from) > this.timeOf(to);
+  }
+
+  /** Whether what is drawn in a frame stands for others that ran before or after it. */
+  private isCyclic(place: number): boolean {
+    if (this.stretches.has(place)) return true;
+    for (let at = place; at >= 0; at = this.nodes[at].parent) {
+      const { unit } = this.nodes[at];
+      if (unit !== undefined && this.items.standsForFirst(unit)) return true;
+    }
+    return false;
+  }
+
+  private timeOf(place: number): number {
+    const { step, unit } = this.nodes[place];
+    return unit === undefined ? (step ?? -1) : this.items.startOf(unit);
   }
 
   private isInRun(place: number, run: Fold): boolean {
@@ -366,137 +408,10 @@ class FlowSceneBuilder {
   }
 }
 
-// Edges of a data-flow view: from what made a value to what reads it, through steps that are not drawn.
+/** A module that is one operator: its name, and that of the operator in place of the class. */
+const ofOperator = (module: CardText, operator: CardText): CardText =>
+  module.name ? { ...module, subtitle: operator.title, detail: operator.detail } : operator;
 
-const HIDDEN = -1; // a step that is not drawn: values pass through it
-const OUTSIDE = -2; // a step outside of what fills the canvas
-
-interface Ends {
-  inputs: readonly number[]; // places of the pills
-  outputs: readonly number[];
-  whole: boolean; // the whole model is drawn, so that each pill is one of its inputs or outputs
-}
-
-const NO_STEP = -1; // the model's end reads it
-
-interface Merged {
-  source: number;
-  target: number;
-  shapes: Set<string>;
-  values: Set<number>;
-}
-
-/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one. */
-function flowEdges(
-  flow: Dataflow,
-  nodes: readonly SceneNode[],
-  placeOf: (step: number) => number,
-  ends: Ends,
-  isLoop: (source: number, step: number) => boolean
-): SceneEdge[] {
-  const merged = new Map<string, Merged>();
-  const loops = new Map<string, Merged>();
-  const origins = new Origins(flow, placeOf, ends);
-  const link = (value: number, target: number, step: number) => {
-    for (const source of origins.of(value)) {
-      const into = step >= 0 && isLoop(source, step) ? loops : merged;
-      if (source !== target && !isAround(nodes, source, target) && !isAround(nodes, target, source)) {
-        const key = `${source} ${target}`;
-        const edge = into.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
-        into.set(key, edge);
-        edge.shapes.add(flow.shape(value));
-        edge.values.add(value);
-      }
-    }
-  };
-  flow.payload.steps.inputs.forEach((inputs, step) => {
-    const place = placeOf(step);
-    if (place !== HIDDEN && !(place === OUTSIDE && ends.whole)) {
-      const target = place === OUTSIDE ? ends.outputs[0] : place;
-      inputs.forEach(value => link(value, target, step));
-    }
-  });
-  const last = ends.outputs.length - 1;
-  flow.payload.outputs.forEach((value, at) => link(value, ends.outputs[Math.min(at, last)], NO_STEP));
-  keepWaysOut(nodes, loops, merged);
-  return [...merged.values()]
-    .filter(({ source, target }) => !(ends.inputs.includes(source) && ends.outputs.includes(target) && !ends.whole))
-    .filter(edge => !isImplied(nodes, edge, merged.values()))
-    .map(({ source, target, shapes, values }) => ({
-      id: `\u0000edge:${nodes[source].id}\u0000${nodes[target].id}`,
-      source,
-      target,
-      kind: "data",
-      label: labelOf(shapes),
-      values: [...values]
-    }));
-}
-
-/**
- * What is between the members of a run and leads nowhere else leads back to them, and what leads out of the run comes from
- * them: no card begins or ends nowhere.
- */
-function keepWaysOut(
-  nodes: readonly SceneNode[],
-  loops: ReadonlyMap<string, Merged>,
-  merged: Map<string, Merged>
-): void {
-  const targets = new Map<number, number[]>();
-  merged.forEach(({ source, target }) => push(targets, source, target));
-  for (const [key, edge] of loops) {
-    const { source, target } = edge;
-    const isEnd = nodes[source].isGlyph && !targets.has(source);
-    const leadsOut = (place: number) => !isAround(nodes, source, place) && !nodes[place].isGlyph;
-    const isWayOut = nodes[target].isGlyph && (targets.get(target) ?? []).some(leadsOut);
-    if (isEnd || isWayOut) merged.set(key, edge);
-  }
-}
-
-/** Whether a frame, for members of a run that are not drawn, gives or gets what something in it does already. */
-function isImplied(nodes: readonly SceneNode[], { source, target }: Merged, all: Iterable<Merged>): boolean {
-  const isFrame = (place: number) => nodes[place].kind === "group";
-  if (!isFrame(source) && !isFrame(target)) return false;
-  for (const other of all) {
-    const isInner = other.source !== source || other.target !== target;
-    if (isInner && isAround(nodes, source, other.source) && isAround(nodes, target, other.target)) return true;
-  }
-  return false;
-}
-
-/** Where values come from, as places on the canvas. */
-class Origins {
-  private readonly known: (readonly number[] | undefined)[];
-  private readonly input = new Map<number, number>(); // values of the model's inputs -> pill
-
-  constructor(
-    private readonly flow: Dataflow,
-    private readonly placeOf: (step: number) => number,
-    private readonly ends: Ends
-  ) {
-    const { inputs } = ends;
-    this.known = new Array(flow.payload.values.step.length).fill(undefined);
-    flow.payload.inputs.forEach(([, value], at) => this.input.set(value, inputs[Math.min(at, inputs.length - 1)]));
-    // steps are in order, so the origins of what a step reads are known before those of what it gives
-    for (let step = 0; step < flow.size; step++) {
-      const origin = this.ofStep(step);
-      flow.values(step).forEach(value => (this.known[value] = origin));
-    }
-  }
-
-  of(value: number): readonly number[] {
-    const input = this.input.get(value);
-    return this.known[value] ?? (input === undefined ? [] : [input]);
-  }
-
-  private ofStep(step: number): readonly number[] {
-    const place = this.placeOf(step);
-    if (place >= 0) {
-      return [place];
-    }
-    if (place === OUTSIDE) {
-      return this.ends.whole ? [] : [this.ends.inputs[0]];
-    }
-    const { inputs } = this.flow.payload.steps;
-    return [...new Set(inputs[step].flatMap(value => [...this.of(value)]))];
-  }
-}
+/** Of the card of some operators. */
+export const idOfSteps = (steps: readonly number[]): string =>
+  steps.length === 1 ? `\u0000op:${steps[0]}` : `\u0000ops:${groupKey({ steps })}`;

@@ -5,9 +5,12 @@ import { push } from "../../shared/base/multimap";
 import { OUTSIDE, type Units } from "./flow_units";
 
 export interface OperatorGroup {
-  steps: number[]; // in the order of time
+  steps: readonly number[]; // in the order of time
   isVisible: boolean; // it joins or computes values, changes a shape or reads a parameter
   change: string; // "1×768×14×14 → 1×196×768"
+  line?: string; // of code that all of them come from
+  times?: number; // how often that ran
+  period?: number; // where it did the same each time: the steps of one run
 }
 
 /** The stretches of one unit, by their first steps. */
@@ -31,7 +34,7 @@ export function operatorGroups(flow: Dataflow, units: Units, unit: number): Oper
     }
   }
   joinConstants(flow, own, groups);
-  return groups.all().map(steps => ({ steps, ...about(flow, steps) }));
+  return groups.all().map(steps => ({ steps, ...describeGroup(flow, steps) }));
 }
 
 /** What reads nothing but numbers in the code goes with what alone reads it: no way leads into it. */
@@ -100,7 +103,7 @@ function childDepth(
   return depth + 1;
 }
 
-function about(flow: Dataflow, steps: readonly number[]): Pick<OperatorGroup, "isVisible" | "change"> {
+export function describeGroup(flow: Dataflow, steps: readonly number[]): Pick<OperatorGroup, "isVisible" | "change"> {
   const { inputs } = flow.payload.steps;
   const inside = new Set(steps);
   const isInner = (value: number) => inside.has(flow.payload.values.step[value]);

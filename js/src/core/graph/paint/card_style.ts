@@ -140,7 +140,7 @@ export class CardStyle {
     if (index < 0) {
       return kind === "operator" ? familyColor(title, false) : "";
     }
-    return familyColor(title, step === undefined && this.h.isContainer(index));
+    return familyColor(this.h.className(index), step === undefined && this.h.isContainer(index));
   }
 
   private flag(index: number): string {
@@ -214,11 +214,9 @@ export class CardStyle {
     if (node === undefined) {
       return [];
     }
-    const step = this.store.get("operator");
-    const operator = nodes.findIndex(other => other.step === step && (other.owner ?? other.index) === node);
-    if (step !== null && operator >= 0) {
-      return [operator];
-    }
+    const steps = this.store.get("operators");
+    const operators = nodes.findIndex(other => steps !== null && isOf(other, steps, node));
+    if (operators >= 0) return [operators];
     const drawn = this.options.view === "deduplicated" ? this.standIn(node) : node;
     return nodes.flatMap(({ index }, place) => (index === drawn ? [place] : []));
   }
@@ -244,9 +242,9 @@ export class CardStyle {
       const { kind, unit } = nodes[place];
       if (kind !== "group" && (unit === undefined || path.hasCall(unit))) places.add(place);
     }
-    nodes.forEach(({ kind, step }, place) => {
+    nodes.forEach(({ kind, step, steps }, place) => {
       const isOn = (at: number) => path.steps.has(at) || flow.tensors(at).some(tensor => tensors.has(tensor));
-      if (kind === "operator" && step !== undefined && isOn(step)) places.add(place);
+      if (kind === "operator" && step !== undefined && (steps ?? [step]).some(isOn)) places.add(place);
     });
     const carries = this.carrying();
     for (const { source, target, values } of edges)
@@ -254,6 +252,12 @@ export class CardStyle {
         [source, target].filter(at => nodes[at].kind === "pseudo").forEach(at => places.add(at));
     return places;
   }
+}
+
+/** Whether a card stands for these operators of a module. */
+function isOf({ step, steps, owner, index }: SceneNode, chosen: readonly number[], node: number): boolean {
+  const all = steps ?? (step === undefined ? [] : [step]);
+  return all.length === chosen.length && all[0] === chosen[0] && (owner ?? index) === node;
 }
 
 function depths(nodes: readonly SceneNode[]): number[] {

@@ -69,7 +69,7 @@ const measure = (text: string, size: number): number => text.length * size;
 function item(kind: NodeKind, texts: Partial<SceneNode> = {}): PaintItem {
   const node: SceneNode = {
     ...{ id: "a", index: 0, path: "a", parent: -1, kind, size: [200, 60] },
-    ...{ title: "Conv2d", subtitle: "a", detail: "3 → 4", badge: "", ...texts }
+    ...{ title: "a", subtitle: "Conv2d", detail: "3 → 4", badge: "", ...texts }
   };
   const rest = { depth: 0, container: false, family: "#000000", fill: null, status: null, mark: null, flag: "" };
   return { node, box: [100, 50, 200, 60], ...rest, dim: false, hit: false, onAxis: false, selected: false };
@@ -87,15 +87,15 @@ function edge(label: string, lit: boolean, place?: [number, number]): EdgePaint 
 }
 
 describe("texts of a picture", () => {
-  it("are where they are painted on a card, its class first", () => {
+  it("are where they are painted on a card, its name first", () => {
     const found = textsOn(item("module"), measure);
     expect(found.map(({ text, size, isTitle }) => [text, size, isTitle])).toEqual([
-      ["Conv2d", 13, true],
-      ["a", 11, false],
+      ["a", 13, true],
+      ["Conv2d", 11, false],
       ["3 → 4", 11, false]
     ]);
     const [left, top, width, height] = found[0].box;
-    expect([left, width]).toEqual([118, 78]);
+    expect([left, width]).toEqual([118, 13]);
     expect(top + height / 2).toBe(50 + TITLE);
   });
 

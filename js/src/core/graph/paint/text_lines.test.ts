@@ -10,7 +10,7 @@ const measure = (text: string, size: number, isBold: boolean): number => text.le
 function item(width: number, texts: Partial<SceneNode> = {}, height = 62): PaintItem {
   const node: SceneNode = {
     ...{ id: "a", index: 1, path: "a", parent: -1, kind: "module", size: [width, height] },
-    ...{ name: "layer3", title: "Sequential", subtitle: "layer3", detail: "36 modules", badge: "", ...texts }
+    ...{ name: "layer3", title: "layer3", subtitle: "Sequential", detail: "36 modules", badge: "", ...texts }
   };
   const rest = { depth: 0, container: false, family: "#000000", fill: null, status: null, mark: null, flag: "" };
   return { node, box: [0, 0, width, height], ...rest, dim: false, hit: false, onAxis: false, selected: false };
@@ -61,7 +61,7 @@ describe("a small card", () => {
   });
 
   it("of a structure that has no name says the class", () => {
-    expect(texts(item(120, { name: "" }))).toEqual(["Sequential"]);
+    expect(texts(item(120, { name: "", title: "Sequential", subtitle: "Sequential773" }))).toEqual(["Sequential"]);
   });
 });
 

@@ -2,7 +2,7 @@
 // when the graph is zoomed out.
 
 import { CARD, type SceneNode } from "../scene/scene";
-import { changeLines, GLYPH, LINE } from "../flow/flow_items";
+import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
 import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
@@ -117,8 +117,8 @@ function headerLines(item: PaintItem, measure: Measure): Line[] {
       x += measure(next.text, size, bold) + 8;
     }
   };
-  add(node.subtitle || node.title, FONT.title, true, true);
-  add(node.subtitle ? node.title : "", 12, false, true);
+  add(node.title, FONT.title, true, true);
+  add(node.subtitle, 12, false, true);
   add(node.detail, FONT.text, false, false);
   return lines;
 }
@@ -210,8 +210,8 @@ function signLine({ node, box }: PaintItem, size: number, measure: Measure): Lin
 function classLine({ node, box }: PaintItem, nameSize: number, room: number, measure: Measure): Line | undefined {
   const size = Math.ceil(SMALLER * nameSize);
   const isHigh = LETTER * (nameSize + size) <= box[3] - 2;
-  if (!node.name || node.name === node.title || !isHigh || measure(node.title, size, false) > room) return undefined;
-  return { ...zoomedLine(node.title, 0, 0, size, true), font: fontOf(size, false), bold: false, strong: false };
+  if (!node.name || node.subtitle === "" || !isHigh || measure(node.subtitle, size, false) > room) return undefined;
+  return { ...zoomedLine(node.subtitle, 0, 0, size, true), font: fontOf(size, false), bold: false, strong: false };
 }
 
 function zoomedLine(text: string, x: number, y: number, size: number, centred: boolean): Line {
@@ -243,7 +243,6 @@ export function nameLine(item: PaintItem, zoom: number, measure: Measure): Line 
 
 /** "layer3 ×6", of what has no name of its own its class. */
 function named({ node }: PaintItem, room: number, size: number, measure: Measure): string {
-  const { name, title, subtitle, kind, badge } = node;
-  const text = name || (kind === "group" && subtitle) || title;
-  return truncatedName(text, room, size, true, measure, badge && ` ${badge}`);
+  const { name, title, badge } = node;
+  return truncatedName(name || title, room, size, true, measure, badge && ` ${badge}`);
 }

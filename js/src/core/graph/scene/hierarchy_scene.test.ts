@@ -99,7 +99,13 @@ describe("a model that was not traced", () => {
     );
     payload.links = [[0, "again", 1, "shared"]];
     const scene = draw(new Hierarchy(payload));
-    expect(scene.nodes[3]).toMatchObject({ index: -1, target: 1, title: "Linear", detail: "shared with a" });
+    expect(scene.nodes[3]).toMatchObject({
+      index: -1,
+      target: 1,
+      title: "again",
+      subtitle: "Linear",
+      detail: "shared with a"
+    });
   });
 
   it("shortens a name of 10,000 characters", () => {

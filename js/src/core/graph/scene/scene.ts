@@ -133,8 +133,8 @@ export function pictureOf({ scene, boxes }: PlacedScene, color: (node: number) =
 
 export interface CardText {
   name?: string; // slot, where there is one: what a small card says
-  title: string; // class; the slot where a file tells no class
-  subtitle: string; // slot; then what kind of module it is
+  title: string; // slot; of the root, and where each structure is drawn once, the class
+  subtitle: string; // class, or what kind of module it is
   detail: string; // a few hyper-parameters, or what is inside
 }
 
@@ -148,10 +148,11 @@ export function cardText(h: Hierarchy, node: number, fold?: Fold): CardText {
 
 function classText(h: Hierarchy, node: number): CardText {
   const name = node === 0 ? "" : oneLine(h.name(node) || '""');
+  const cls = oneLine(h.className(node));
   return {
     name,
-    title: oneLine(h.className(node)),
-    subtitle: name,
+    title: name || cls,
+    subtitle: name && cls,
     detail: oneLine(h.isContainer(node) ? inside(h, node) : hyperLine(h.hyper(node)))
   };
 }
@@ -241,8 +242,8 @@ export function linkCard(h: Hierarchy, measure: Measure, container: number, link
   const name = oneLine(slot);
   const text = {
     name,
-    title: oneLine(h.className(target)),
-    subtitle: name,
+    title: name,
+    subtitle: oneLine(h.className(target)),
     detail: oneLine(`${kind === "cycle" ? "back to" : "shared with"} ${where}`)
   };
   const size = cardSize(text, "", false, measure);

@@ -18,9 +18,9 @@ export interface GraphState {
   // The rest stays in the browser.
   shown: ReadonlyMap<number, number>; // fold.first -> member drawn for that fold
   unfolded: ReadonlySet<number>; // fold.first of folds drawn member by member
-  stretches: ReadonlySet<number>; // first steps of the stretches of operators that are open
+  stretches: ReadonlySet<string>; // keys of the groups of operators that are open
   focus: number; // node whose inside fills the canvas
-  operator: number | null; // step of the data flow that was clicked
+  operators: readonly number[] | null; // steps of the card of operators that was clicked
   opening: readonly string[] | null; // what the page has opened by itself: `expanded` until somebody opens or closes
   connected: boolean;
   notice: string;
@@ -41,7 +41,7 @@ function initialState(): GraphState {
     unfolded: new Set(),
     stretches: new Set(),
     focus: 0,
-    operator: null,
+    operators: null,
     opening: null,
     connected: true,
     notice: ""

@@ -212,6 +212,8 @@ export function saveFile(blob: Blob, name: string): void {
 // Line icons of the buttons, 16 by 16, in the color of the text beside them.
 
 const PATHS = {
+  "chevron-left": "M10 3 5 8l5 5",
+  "chevron-right": "M6 3l5 5-5 5",
   "expand-all": "M4 6l4-4 4 4M4 10l4 4 4-4",
   "collapse-all": "M4 2l4 4 4-4M4 14l4-4 4 4",
   fit: "M1.5 3h13v10h-13zM3.8 8h8.4M6 5.8L3.8 8L6 10.2M10 5.8L12.2 8L10 10.2", // all between the window's edges

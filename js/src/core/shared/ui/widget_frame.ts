@@ -44,27 +44,35 @@ export class StatusLine extends Part {
   }
 }
 
-// A line above a widget whose model has changed since it was drawn, with a button that shows it as it is.
+// A line above a widget whose model has changed since it was drawn, with a button that shows it as it is; while the kernel
+// does that, its progress and a button that cancels.
 
 export class OutdatedNotice {
   private readonly element = el("div", "mkg-outdated");
   private readonly text = el("span");
-  private readonly refresh = button("mkg-button", "Refresh", "Show the model as it is now");
+  private readonly act = button("mkg-button", "");
+  private isRunning = false;
 
-  constructor(refresh: () => void) {
+  constructor(send: (kind: "refresh" | "cancel_refresh") => void) {
     this.element.setAttribute("role", "status");
-    this.refresh.dataset.mkgNeedsKernel = "";
-    this.refresh.addEventListener("click", () => {
-      this.refresh.disabled = true; // until the kernel has answered
-      refresh();
+    this.act.dataset.mkgNeedsKernel = "";
+    this.act.addEventListener("click", () => {
+      this.act.disabled = true; // until the kernel has answered
+      send(this.isRunning ? "cancel_refresh" : "refresh");
     });
-    this.element.append(this.text, this.refresh);
+    this.element.append(this.text, this.act);
   }
 
-  /** `text`: what has changed; "" takes the line away. */
-  show(host: HTMLElement, text: string, isConnected: boolean): void {
+  /** `outdated`: what has changed, `progress`: of a refresh that runs; with neither the line is taken away. */
+  show(host: HTMLElement, outdated: string, progress: string, isConnected: boolean): void {
+    const text = progress || outdated;
+    const isRunning = progress !== "";
     this.text.textContent = text;
-    setAttribute(this.refresh, "disabled", isConnected ? null : "");
+    // the button stays as a click has left it while the progress alone is another
+    if (!isConnected || !isRunning || !this.isRunning) setAttribute(this.act, "disabled", isConnected ? null : "");
+    this.isRunning = isRunning;
+    this.act.textContent = isRunning ? "Cancel" : "Refresh";
+    this.act.title = isRunning ? "Stop, and keep what is shown" : "Show the model as it is now";
     if (text === "") this.element.remove();
     else if (this.element.parentElement !== host || host.firstChild !== this.element) host.prepend(this.element);
   }

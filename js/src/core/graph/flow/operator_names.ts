@@ -1,0 +1,272 @@
+// What a group of operators is called: by patterns that are known, then by the operators that tell most.
+
+import { type Dataflow, operatorWord } from "../../shared/model/dataflow";
+import { push } from "../../shared/base/multimap";
+
+/** How much an operator tells of what is computed, the most telling first. */
+export enum Rank {
+  Pattern, // several operators under their usual name
+  Mix, // one value from many: products, sums over a dimension, sorting
+  Map, // each value by itself
+  Sign, // arithmetic, comparisons
+  Move // values are made, joined, picked or stand otherwise
+}
+
+const words = (text: string): ReadonlySet<string> => new Set(text.split(" "));
+
+const SIGNS = words(
+  "add sub mul div rsub neg pow square sqrt rsqrt reciprocal abs sign floor ceil round trunc remainder fmod minimum " +
+    "maximum clamp clamp_min clamp_max addcmul addcdiv lerp eq ne lt le gt ge isnan isinf isfinite where masked_fill " +
+    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor floor_divide"
+);
+const MOVES = words(
+  "view reshape transpose permute t movedim swapaxes expand squeeze unsqueeze slice select narrow split split_with_sizes " +
+    "chunk unbind unfold clone copy to contiguous cat stack pad repeat roll flip index index_select index_put gather " +
+    "take masked_select nonzero item fill zero zeros ones full empty arange linspace eye scalar_tensor tensor tril triu " +
+    "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty lift_fresh " +
+    "detach alias view_as view_as_real view_as_complex as_strided rand randn randint bernoulli meshgrid diagonal"
+);
+const MAPS = words(
+  "relu relu6 leaky_relu prelu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid sigmoid tanh softplus " +
+    "exp expm1 log log1p log2 log10 erf sin cos tan atan atan2 dropout threshold logsigmoid logit polar"
+);
+const PASSED = words("dropout to"); // also lie within a pattern
+/** Names that people use, of operators that torch calls otherwise. */
+const USUAL: readonly (readonly [RegExp, string])[] = [
+  [/^(?:b?mm|baddbmm)$/, "matmul"],
+  [/^addmm$/, "linear"],
+  [/^upsample_.*/, "interpolate"],
+  [/^(nll_loss.*)_forward$/, "$1"],
+  [/^linalg_vector_norm$/, "norm"],
+  [/^unique2$/, "unique"]
+];
+
+/** The name of an operator without the sign of what writes in place. */
+const plain = (flow: Dataflow, step: number): string => operatorWord(flow.fullName(step)).replace(/_$/, "");
+
+function rankOf(flow: Dataflow, step: number): Rank {
+  const name = plain(flow, step);
+  if (SIGNS.has(name)) return Rank.Sign;
+  if (MOVES.has(name) || !flow.computes(step)) return Rank.Move;
+  return MAPS.has(name) ? Rank.Map : Rank.Mix;
+}
+
+/** "matmul", "to(float16)" */
+function usualName(flow: Dataflow, step: number): string {
+  const name = flow.name(step).replace(/^_+|_+$/g, "");
+  const found = USUAL.find(([pattern]) => pattern.test(name));
+  return found ? name.replace(...found) : name;
+}
+
+// Patterns: operators of which each reads what the one before gave, with moves and arithmetic between them.
+
+export interface Pattern {
+  readonly name: string;
+  readonly path: readonly RegExp[];
+  readonly rank: Rank;
+  /** What else must hold of the operators of the path. */
+  readonly holds?: (flow: Dataflow, path: readonly number[]) => boolean;
+}
+
+const PRODUCT = "b?mm|matmul|baddbmm|einsum";
+
+function pattern(name: string, path: string, rank = Rank.Pattern, holds?: Pattern["holds"]): Pattern {
+  return { name, path: path.split(" > ").map(one => new RegExp(`^(?:${one})$`)), rank, holds };
+}
+
+/** The loss is one number. */
+const isScalar = (flow: Dataflow, path: readonly number[]) =>
+  flow.values(path[path.length - 1]).every(value => flow.payload.shapes[flow.payload.values.shape[value]].length === 0);
+
+/** The last operator reads what the first one read, too: x · σ(x). */
+const isGate = ({ payload }: Dataflow, path: readonly number[]) => {
+  const [first, last] = [payload.steps.inputs[path[0]], payload.steps.inputs[path[path.length - 1]]];
+  return last.some(value => first.includes(value));
+};
+
+/** In the order in which they are sought: the longer first. */
+export const PATTERNS: readonly Pattern[] = [
+  pattern("cross_entropy", "log_softmax > nll_loss.*"),
+  pattern("rotary embedding", "neg > cat|stack > mul > add"),
+  pattern("rotary embedding", "view_as_complex > mul > view_as_real"),
+  pattern("attention", "scaled_dot_product_attention"),
+  pattern("attention", `${PRODUCT} > softmax > ${PRODUCT}`),
+  pattern("layer norm", "sub > pow|square|mul > mean|sum > rsqrt|sqrt > mul|div"),
+  pattern("layer norm", "var|var_mean|std > rsqrt|sqrt|div > mul|div"),
+  pattern("RMS norm", "pow|square|mul > mean > rsqrt|sqrt > mul|div"),
+  pattern("mse_loss", "sub > pow|square|mul > mean|sum", Rank.Pattern, isScalar),
+  pattern("l1_loss", "sub > abs > mean|sum", Rank.Pattern, isScalar),
+  pattern("softmax", "exp > sum > div", Rank.Mix),
+  pattern("normalize", "linalg_vector_norm|norm > div", Rank.Mix),
+  pattern("gelu", "pow > tanh > mul", Rank.Map),
+  pattern("gelu", "erf > mul", Rank.Map),
+  pattern("silu", "sigmoid > mul", Rank.Map, isGate),
+  pattern("dropout", "bernoulli > div > mul", Rank.Map),
+  pattern("mask", "tril|triu|eq|ne|lt|le|gt|ge > where|masked_fill", Rank.Sign)
+];
+
+const MAX_WAY = 24; // operators of one pattern
+
+/** Operators that belong together, under one name. */
+export interface Named {
+  readonly name: string;
+  readonly rank: Rank;
+  readonly steps: readonly number[]; // in the order of time
+}
+
+/** The patterns in a group, none of them over another, and with what alone prepares and passes on their values. */
+export function findPatterns(flow: Dataflow, steps: readonly number[]): Named[] {
+  const search = new PatternSearch(flow, steps);
+  const found = PATTERNS.filter(one => search.hasAll(one)).flatMap(one =>
+    steps.flatMap(step => search.take(one, step))
+  );
+  return search.withMoves(found);
+}
+
+class PatternSearch {
+  private readonly readers = new Map<number, number[]>(); // in the group
+  private readonly owner = new Map<number, number>(); // step -> which of the patterns found
+  private readonly names = new Map<number, string>();
+  private found = 0;
+
+  constructor(
+    private readonly flow: Dataflow,
+    private readonly steps: readonly number[]
+  ) {
+    const inside = new Set(steps);
+    for (const step of steps) {
+      this.names.set(step, plain(flow, step));
+      for (const value of flow.payload.steps.inputs[step]) {
+        const maker = flow.payload.values.step[value];
+        if (inside.has(maker)) push(this.readers, maker, step);
+      }
+    }
+  }
+
+  /** Whether there are operators for all parts of the path. */
+  hasAll({ path }: Pattern): boolean {
+    const names = new Set(this.names.values());
+    return path.every(part => [...names].some(name => part.test(name)));
+  }
+
+  take({ name, rank, path, holds }: Pattern, step: number): Named[] {
+    const way = this.way(path, step);
+    if (!way || (holds && !holds(this.flow, way))) return [];
+    way.forEach(one => this.owner.set(one, this.found));
+    this.found += 1;
+    return [{ name, rank, steps: way }];
+  }
+
+  /** The operators from a step on that the path leads through; null where it leads nowhere. */
+  private way(path: readonly RegExp[], first: number): number[] | null {
+    if (this.isFirst(path, first)) {
+      const seen = new Set<string>();
+      const waiting = [{ way: [first], at: 0 }];
+      for (let state = waiting.pop(); state; state = waiting.pop()) {
+        const { way, at } = state;
+        if (at === path.length - 1) return way;
+        if (way.length >= MAX_WAY) continue;
+        for (const reader of this.readers.get(way[way.length - 1]) ?? []) {
+          const next = this.isOn(path[at + 1], reader) ? at + 1 : this.isPassed(reader) ? at : -1;
+          const key = `${reader} ${next}`;
+          if (next < 0 || seen.has(key) || this.owner.has(reader)) continue;
+          seen.add(key);
+          waiting.push({ way: [...way, reader], at: next });
+        }
+      }
+    }
+    return null;
+  }
+
+  private isFirst(path: readonly RegExp[], step: number): boolean {
+    return !this.owner.has(step) && this.isOn(path[0], step);
+  }
+
+  private isOn(part: RegExp, step: number): boolean {
+    return part.test(this.names.get(step) ?? "");
+  }
+
+  private isPassed(step: number): boolean {
+    return this.isSmall(step) || PASSED.has(this.names.get(step) ?? "");
+  }
+
+  private isSmall(step: number): boolean {
+    return rankOf(this.flow, step) >= Rank.Sign;
+  }
+
+  /** With moves and arithmetic that nothing else reads, and with those of what they alone gave. */
+  withMoves(found: readonly Named[]): Named[] {
+    const { owner, flow } = this;
+    const { inputs } = flow.payload.steps;
+    const one = (owners: readonly (number | undefined)[]) =>
+      owners.length > 0 && owners.every(each => each === owners[0]) ? owners[0] : undefined;
+    for (const step of [...this.steps].reverse()) {
+      const reads = (this.readers.get(step) ?? []).map(reader => owner.get(reader));
+      const only = one(reads);
+      if (!owner.has(step) && only !== undefined && this.isSmall(step) && !this.isGiven(step)) owner.set(step, only);
+    }
+    for (const step of this.steps) {
+      const only = one(inputs[step].map(value => owner.get(flow.payload.values.step[value])));
+      if (!owner.has(step) && only !== undefined && this.isSmall(step)) owner.set(step, only);
+    }
+    const all = found.map(({ steps }) => [...steps].slice(0, 0));
+    for (const step of this.steps) {
+      const at = owner.get(step);
+      if (at !== undefined) all[at].push(step);
+    }
+    return found.map((each, at) => ({ ...each, steps: all[at] }));
+  }
+
+  /** Whether something outside of the group reads what a step gave. */
+  private isGiven(step: number): boolean {
+    const readers = new Set(this.readers.get(step));
+    const { inputs } = this.flow.payload.steps;
+    return this.flow
+      .values(step)
+      .some(value => this.flow.isRead(value) && ![...readers].some(reader => inputs[reader].includes(value)));
+  }
+}
+
+const MAX_NAMES = 2; // of operators on one card
+
+/** "attention", "topk, softmax, +13", of few operators all of them. */
+export function groupTitle(flow: Dataflow, steps: readonly number[], sign: (name: string) => string): string {
+  const named = namedParts(flow, steps);
+  const kinds = new Map<string, Named[]>();
+  named.forEach(one => push(kinds, one.name, one));
+  if (kinds.size <= MAX_NAMES) {
+    if (kinds.size > 1)
+      return [...kinds.values()]
+        .sort(byRank)
+        .map(([{ name }]) => name)
+        .join(", ");
+    return named.length > 1 ? `${sign(named[0].name)} ×${named.length}` : sign(named[0].name);
+  }
+  const best = mostTelling([...kinds.values()]);
+  const rest = named.filter(one => !best.includes(one.name)).reduce((sum, one) => sum + one.steps.length, 0);
+  return [...best, ...(rest > 0 ? [`+${rest}`] : [])].join(", ");
+}
+
+/** Patterns, and the other operators each by itself, in the order of time. */
+function namedParts(flow: Dataflow, steps: readonly number[]): Named[] {
+  const patterns = findPatterns(flow, steps);
+  const taken = new Set(patterns.flatMap(one => one.steps));
+  const others = steps
+    .filter(step => !taken.has(step))
+    .map(step => ({ name: usualName(flow, step), rank: rankOf(flow, step), steps: [step] }));
+  return [...patterns, ...others].sort((a, b) => a.steps[0] - b.steps[0]);
+}
+
+/** Those that tell most; moves and arithmetic only where there is nothing else. */
+function mostTelling(kinds: readonly Kind[]): string[] {
+  const telling = kinds.filter(([{ rank }]) => rank <= Rank.Map);
+  const chosen = telling.length > 0 ? telling : kinds;
+  const size = (kind: Kind) =>
+    kind.reduce((sum, { rank, steps }) => sum + (rank === Rank.Pattern ? steps.length : 1), 0);
+  const sorted = [...chosen].sort((a, b) => byRank(a, b) || size(b) - size(a));
+  return sorted.slice(0, MAX_NAMES).map(([{ name }]) => name);
+}
+
+type Kind = readonly Named[]; // of one name, in the order of time
+
+const byRank = ([a]: Kind, [b]: Kind): number => a.rank - b.rank;
