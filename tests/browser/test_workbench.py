@@ -131,7 +131,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
 SEEN = {
     GRAPH: [".mkg-graph-canvas", ".mkg-toolbar"],
     ROOT: [".mkg-mask-check", ".mkg-mask-outcome", ".mkg-mask-counters", ".mkg-mask-ends", ".mkg-mask-row canvas"],
-    PANEL: [".mkg-metric-toolbar", ".mkg-metric-chart"],
+    PANEL: [".mkg-metric-toolbar", ".mkg-metric-picture"],
 }
 HIDDEN_PARTS = """wanted => {
   const page = document.querySelector('.jp-NotebookPanel-notebook').getBoundingClientRect();
