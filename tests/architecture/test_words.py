@@ -59,7 +59,15 @@ ON_SCREEN = [
     Denied(r"\bcells?\b", "square, channel"),
     Denied(r"\bas it was\b", "restored"),
 ]
-ON_SCREEN_KEPT = ("notebook cell", "running cell", "run the cell", "Run the cell", "least important", "at least", "index of")
+ON_SCREEN_KEPT = (
+    "notebook cell",
+    "running cell",
+    "run the cell",
+    "Run the cell",
+    "least important",
+    "at least",
+    "index of",
+)
 
 
 def found(text: str, rules: Iterable[Denied]) -> list[str]:
@@ -118,7 +126,8 @@ def notebook_prose(path: Path) -> str:
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PAGES = [*documents(), *NOTEBOOKS]
+FURTHER = [ROOT / name for name in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "notebooks/README.md")]
+PAGES = [*documents(), *FURTHER, *NOTEBOOKS]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
