@@ -256,7 +256,7 @@ def test_a_damaged_page_says_so(old: str, new: str, browser: Browser, tmp_path: 
     try:
         page.wait_for("() => document.querySelector('[role=alert]') !== null")
         assert page.page.locator("[role=alert]").inner_text() == (
-            "This page is damaged: write it again with mk.save_html."
+            "This page is damaged. Save it again with mk.save_html."
         )
         assert page.trouble.page_errors == []
     finally:
