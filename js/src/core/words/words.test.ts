@@ -11,13 +11,13 @@ const READERS = "core/files/"; // what is wrong with a file is said where it is 
 const PENDING = [
   "core/export/",
   "core/forward/",
-  "core/graph/",
   "core/knowledge/",
   "core/masks/",
   "core/metrics/",
-  "core/panel/",
-  "core/shared/",
-  "core/tree/",
+  "core/shared/base/",
+  "core/shared/payload/",
+  "core/shared/stage/",
+  "core/shared/ui/",
   "lab/",
   "standalone",
   "widgets/"
