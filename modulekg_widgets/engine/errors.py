@@ -61,6 +61,10 @@ class TraceError(ModuleKGError):
         self.graph = graph
 
 
+class CancelledError(ModuleKGError):
+    """Long work that the user cancelled in the page; nothing was changed."""
+
+
 class ModelInUseError(ModuleKGError):
     """A model that another thread runs or trains, so that it cannot be changed now; nothing was changed."""
 

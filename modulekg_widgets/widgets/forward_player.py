@@ -24,6 +24,7 @@ from modulekg_widgets.widgets.shared.base import (
     when_idle,
 )
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+from modulekg_widgets.widgets.shared.progress import display_progress
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.modules import Model
@@ -131,7 +132,8 @@ class ForwardPlayer(ModelWidget):
         self._pending_question: dict[str, int] | None = None
         self._asking = threading.Lock()
         self._runs = 1
-        self._take(Playback(model, args, kwargs, None if sample is None else _sample_index(sample)))
+        with display_progress(f"Forward pass of {printable(type(model).__name__)}"):
+            self._take(Playback(model, args, kwargs, None if sample is None else _sample_index(sample)))
         self._found_sample = None if sample is not None else self._played.sample  # nobody has asked for it
         if selected is not None and step == 0:
             step = self._played.first_step(selected) or 0
@@ -191,7 +193,8 @@ class ForwardPlayer(ModelWidget):
         before = self._played
         given = (args, kwargs) if args or kwargs else before.inputs
         is_found = self.sample == self._found_sample
-        played = Playback(self._model, *given, None if is_found else self.sample)
+        with display_progress(f"Forward pass of {printable(type(self._model).__name__)}"):
+            played = Playback(self._model, *given, None if is_found else self.sample)
         self._found_sample = played.sample if is_found else None
         before.close()
         self._take(played)
@@ -315,7 +318,7 @@ class ForwardPlayer(ModelWidget):
         reply: dict[str, object] = {"kind": "maps", **question}
         pixels: list[bytes] = []
         if question["run"] != self._runs or question["step"] >= len(self):
-            self.send({**reply, "error": "this is a step of another run"})
+            self.send({**reply, "error": "this step belongs to an earlier run. Show the player again"})
             return True
         try:
             found = self._played.picture(question["step"], question["sample"], question["page"], may_run)
@@ -326,7 +329,7 @@ class ForwardPlayer(ModelWidget):
         except ModuleKGError as error:
             reply["error"] = text(str(error))
         except KeyboardInterrupt:
-            reply["error"] = "the forward pass was interrupted"
+            reply["error"] = "Forward pass interrupted. Select the step again."
         except Exception as error:  # noqa: BLE001 - the page waits for an answer
             reply["error"] = text(error_text(error))
         self.send(reply, pixels)

@@ -48,17 +48,17 @@ TORCH = _words("""
 
 # Jupyter, the web, files, formats and databases
 JUPYTER = _words("""
-    answer archive arrowhead atomic board box byte catalog chart checkpoint child clear cli closure code colab color
-    coloring column comm comma command configured csacademy csv cytoscape dashboard database decode demo
-    deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
+    answer archive arrowhead atomic board box byte cancellation catalog chart checkpoint child clear cli closure
+    code colab color coloring column comm comma command configured csacademy csv cytoscape dashboard database decode
+    demo deprecated deprecation digraph document dot draw edge editor encode encoded encoding engine escaped event
     exchange expanded expansion explorer export exporter extension folder format formatter front gc gexf graph
     graphml hash header heap heatmap hexdigest host html id importable importer indexing inline insert interrupted
     item json jsonld key keyword lab lapack library link linking listener load loader location logarithmic logged
     logger lossless machine mapping marimo message metadata migrate mlflow monitor monitoring name networkx notebook
     object packable package packed packing palette panel parser paused persistent picture pill playback player plot
-    plugin png point polyline prefixed preview printable process program property qualified question
-    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series
-    session span sqlite stored stream svg tab table text timestamp title unescaped url user varint version visible
+    plugin png point polyline prefixed preview printable process program progress property qualified question
+    readable reader rect referenced renamed repository ring row schema scheme scope selectable self series session
+    span sqlite stored stream subshell svg tab table text timestamp title unescaped url user varint version visible
     walk wandb warning widget wire workbench writer xml zip
 """)
 

@@ -120,7 +120,7 @@ def test_sixty_axes_of_2048(notebook: NotebookPage, figures: dict[str, float]) -
 def test_an_edit_there_and_back(notebook: NotebookPage, figures: dict[str, float]) -> None:
     masks = MasksPage.show(notebook, SETUP, SHOW)
     axis = notebook.value("[axis.name for axis in editor.graph.axes if axis.size == 2048][0]")
-    label = f"How many indices of {axis} go"
+    label = f"Channels to remove of {axis}"
     masks.find(f'input[aria-label="{label}"]').scroll_into_view_if_needed()
     notebook.traffic.clear()
     waits = []

@@ -61,7 +61,7 @@ class MasksPage:
 
     def strip(self, axis: str) -> Locator:
         """The cells of an axis."""
-        return self.find(f'[role=listbox][aria-label="Indices of {axis}"]')
+        return self.find(f'[role=listbox][aria-label="Channels of {axis}"]')
 
     def point(self, axis: str, index: int) -> tuple[float, float]:
         """Where a cell is, in page coordinates; it is in the first line."""

@@ -107,7 +107,7 @@ def test_the_metric_panel(themed: NotebookPage) -> None:
     themed.run(0)
     panel = MetricsPage(themed)
     panel.start(1)
-    for view in ("lines", "heatmap", "histogram"):
+    for view in ("grid", "lines", "heatmap", "histogram"):
         themed.execute(f"panel.metric = {'OutputHistogram' if view == 'histogram' else 'OutputSndNorm'!r}")
         panel.choose("metric-view", view)
         panel.wait_until_painted(".mkg-metric-stage canvas")
@@ -126,11 +126,11 @@ def test_the_mask_editor(themed: NotebookPage) -> None:
     masks.drag(WIDE, 2, 17)
     masks.find(f'button[aria-label="Lock {HIDDEN}"]').click()
     masks.find(".mkg-mask-more").first.click()
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     assert_accessible(themed, "masks with a draft")
-    masks.find("input[aria-label='Find axes']").fill("nothing is called so")
+    masks.find("input[aria-label='Find channel groups']").fill("nothing is called so")
     assert_accessible(themed, "masks with an empty search")
-    masks.find("input[aria-label='Find axes']").fill("")
+    masks.find("input[aria-label='Find channel groups']").fill("")
     masks.button("cut").click()
     masks.find("[role=dialog]").wait_for()
     assert_accessible(themed, "masks with the dialog")
@@ -147,7 +147,7 @@ def test_the_blocks_of_a_mask_editor(themed: NotebookPage) -> None:
     masks.find(masks.toggle(INNER)).click()
     masks.find(masks.toggle(OUTER)).click()
     masks.find(f'[data-mkg-block="{OTHER}"] .mkg-mask-name').click()
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     assert_accessible(themed, "masks with blocks that go")
 
 
@@ -155,7 +155,7 @@ def test_the_blocks_of_a_mask_editor(themed: NotebookPage) -> None:
 def test_a_mask_editor_without_its_kernel(themed: NotebookPage) -> None:
     masks = MasksPage.show(themed)
     masks.drag(WIDE, 2, 17)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     themed.page.evaluate(f"() => {{ void {KERNEL}.restart(); }}")
     themed.page.locator(f"{MASKS}.mkg-is-disconnected").wait_for()
     assert_accessible(themed, "masks disconnected")
@@ -185,7 +185,7 @@ def test_the_forward_player(themed: NotebookPage) -> None:
     player.wait_for_step(1)
     player.find(".mkg-forward-guess").fill("4, 80, 12")
     player.find(".mkg-forward-check-guess").click()
-    assert player.find(".mkg-forward-verdict").inner_text().startswith("Not right")
+    assert player.find(".mkg-forward-verdict").inner_text().startswith("Incorrect")
     assert_accessible(themed, "player with its quiz")
 
 
@@ -222,7 +222,7 @@ def test_the_workbench(themed: NotebookPage) -> None:
     graph.wait_for_selection("2")
     panel.wait_for_selected("2")
     masks.click(HIDDEN, 3)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     assert_accessible(themed, "workbench")
 
 

@@ -95,12 +95,12 @@ def test_stepping_playing_and_pictures(notebook: NotebookPage) -> None:
     assert player.find(".mkg-forward-top li").count() == 5
     notebook.screenshot("forward-player")
 
-    # the other channels, another item, one of them large
+    # the other channels, another sample, one of them large
     player.find(".mkg-forward-page-next").click()
     player.wait_for_maps(1, page=1)
     notebook.wait_for_value("player.page", 1)
     assert player.find(".mkg-forward-map-name").all_inner_texts() == [f"channel {n}" for n in range(64, 80)]
-    player.find(".mkg-forward-sample").fill("2")
+    player.find(".mkg-forward-sample").fill("3")
     player.wait_for_maps(1, sample=2, page=1)
     notebook.wait_for_value("player.sample", 2)
     player.find(".mkg-forward-map").nth(3).click()
@@ -128,7 +128,7 @@ def test_stepping_playing_and_pictures(notebook: NotebookPage) -> None:
     notebook.execute("player.sample = 0\nplayer.run(torch.randn(2, 3, 20, 20))")
     notebook.wait_for(f"() => document.querySelector('{ROOT} [data-mkg-maps]')?.dataset.mkgMaps?.startsWith('2,')")
     assert player.shapes()[1] == "2×3×20×20"
-    assert player.find(".mkg-forward-status").inner_text().startswith("The forward pass raised RuntimeError")
+    assert player.find(".mkg-forward-status").inner_text().startswith("Forward pass failed: RuntimeError")
 
 
 def test_the_quiz_reaches_python(notebook: NotebookPage) -> None:
@@ -137,12 +137,12 @@ def test_the_quiz_reaches_python(notebook: NotebookPage) -> None:
     guess, verdict = player.find(".mkg-forward-guess"), player.find(".mkg-forward-verdict")
     guess.fill("4, 80, 14, 14")
     guess.press("Enter")
-    assert verdict.inner_text() == "Right. 4×80×14×14"
+    assert verdict.inner_text() == "Correct. 4×80×14×14"
     notebook.wait_for_value("player.quiz", {"asked": 1, "right": 1})
     player.find(".mkg-forward-next").click()
     guess.fill("4, 80, 12, 12")
     player.find(".mkg-forward-check-guess").click()
-    assert verdict.inner_text() == "Not right: 2 of the 4 sizes are."
+    assert verdict.inner_text() == "Incorrect: 2 of 4 sizes match."
     notebook.wait_for_value("player.quiz", {"asked": 2, "right": 1})
     assert player.shapes()[2:4] == ["4×80×14×14", "?"]
     notebook.screenshot("forward-player-quiz")
@@ -185,17 +185,15 @@ model = nn.Sequential(nn.Identity(), Scale(), nn.Sequential(nn.Linear(8, 32), nn
 """
     player = PlayerPage.show(notebook, SETUP + broken)
     player.wait_for_maps(0, sample=12)
-    assert player.find(".mkg-forward-sample").input_value() == "12"
+    assert player.find(".mkg-forward-sample").input_value() == "13"
     assert notebook.value("player.sample") == 12
     marked = {
         row.get_attribute("data-mkg-path"): row.locator(".mkg-row-mark").all_inner_texts()
         for row in player.find("[role=option]").all()
     }
     counts = {"": 3, "0": 0, "1": 8, "2": 32, "2.0": 32, "2.1": 32, "3": 3}
-    assert marked == {path: [f"{count} not finite"] if count else [] for path, count in counts.items()}
-    assert player.find(".mkg-forward-status").inner_text() == (
-        "1 is the first to give values that are not finite: 8 of them"
-    )
+    assert marked == {path: [f"{count} non-finite"] if count else [] for path, count in counts.items()}
+    assert player.find(".mkg-forward-status").inner_text() == ("First non-finite values: 1 (8)")
     notebook.screenshot("forward-not-finite")
     notebook.execute("player.selected = '1'")
     player.wait_for_maps(2, sample=12)
@@ -219,10 +217,10 @@ def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None
     player.wait_for_maps(1)
     player.find('[data-mkg-step="2"]').click()
     player.wait_for_maps(2)  # which came with the player; those of another item need the model
-    player.find(".mkg-forward-sample").fill("1")
+    player.find(".mkg-forward-sample").fill("2")
     notebook.wait_for(
-        f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent === 'For the pictures of item 1 "
-        "the model has to run again, which it does once the running cell has ended.'"
+        f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent === 'Waiting for the running "
+        "cell to end. The model then runs again for the pictures of sample 2.'"
     )
     player.find(".mkg-forward-first").click()
     player.find(".mkg-forward-speed").select_option("10")
@@ -235,7 +233,7 @@ def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None
     assert notebook.value("drift") < 1e-6
     # the weights are others now, and that is said
     notebook.wait_for(
-        f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent.includes('no longer gives')"
+        f"() => document.querySelector('{ROOT} .mkg-forward-message').textContent.includes('outputs have changed')"
     )
     notebook.execute("player.run()")
     player.wait_for_maps(2, sample=1, run=2)
@@ -279,7 +277,7 @@ def test_run_all_with_a_later_cell_that_takes_long(notebook: NotebookPage, later
         assert player.find(".mkg-forward-message").is_hidden()
     assert seen == set(range(first, first + 21))
     # what has to be asked for comes beside the cell, once the kernel listens there
-    player.find(".mkg-forward-sample").fill("1")
+    player.find(".mkg-forward-sample").fill("2")
     player.wait_for_maps(first + 20, sample=1)
     assert notebook.page.evaluate(STATE)["runs"]
     notebook.screenshot(f"forward-player-run-all-{later}")
@@ -341,7 +339,7 @@ def test_hostile_names_are_shown_as_they_are(notebook: NotebookPage) -> None:
     assert paths == PAYLOADS
     player.find(".mkg-forward-last").click()
     player.wait_for_step(len(PAYLOADS) + 1)
-    assert "broke here" in player.find(".mkg-forward-error").inner_text()
+    assert "failed here" in player.find(".mkg-forward-error").inner_text()
     assert_harmless(notebook.page, ROOT, address)
     assert_harmless(notebook.page, ".jp-OutputArea-output", address)
 
@@ -355,7 +353,7 @@ def test_a_lost_kernel_is_seen_and_a_closed_player_is_gone(notebook: NotebookPag
     assert notebook.value(comms) == count  # the cell's second run replaces the player
     player.find('[data-mkg-step="1"]').click()
     player.wait_for_maps(1)
-    player.find(".mkg-forward-sample").fill("1")
+    player.find(".mkg-forward-sample").fill("2")
     player.wait_for_maps(1, sample=1)
     notebook.page.evaluate(f"() => {{ void {KERNEL}.restart(); }}")
     notebook.wait_for(DISCONNECTED, timeout=2000)
@@ -364,7 +362,7 @@ def test_a_lost_kernel_is_seen_and_a_closed_player_is_gone(notebook: NotebookPag
     player.find('[data-mkg-step="3"]').click()
     notebook.wait_for(f"() => document.querySelector('{ROOT}').dataset.mkgStep === '3'")
     said = player.find(".mkg-forward-message").inner_text()
-    assert said == "The pictures of item 1 need the kernel, and it is gone."
+    assert said == "Kernel disconnected: no pictures of sample 2."
     player.find('[data-mkg-step="1"]').click()
     player.wait_for_maps(1, sample=1)  # which the page has
     notebook.wait_for_kernel()

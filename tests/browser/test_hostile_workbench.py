@@ -217,7 +217,7 @@ def test_real_dry_runs(notebook: NotebookPage) -> None:
     address = notebook.page.url
     first, second = (f"{PAYLOADS[at]}.out" for at in (0, 2))
     masks.click(first, 3)
-    masks.wait_for_report("the draft does not run")
+    masks.wait_for_report("Dry run failed")
     assert first in (masks.find(".mkg-mask-error").text_content() or "")
     masks.click(second, 2)
     masks.wait_for_report("1 correction")
@@ -250,7 +250,7 @@ editor.report = {"revision": 0, "error": None, "params": [2, 1], "flops": [2, 1]
     notebook.wait_for_value("editor.axis", f"{PAYLOADS[4]}.out")
     assert_page_is_harmless(notebook, ROOT, address)
     notebook.execute("editor.report = {'revision': 0, 'error': ''.join(payloads)}")
-    masks.wait_for_report("the draft does not run")
+    masks.wait_for_report("Dry run failed")
     assert masks.find(".mkg-mask-error").text_content() == "".join(PAYLOADS)
     # what the kernel refuses and what it did, in the status line
     for text in PAYLOADS:
@@ -340,9 +340,9 @@ def test_forward_player(notebook: NotebookPage) -> None:
     notebook.wait_for(f"count => document.querySelectorAll('{PLAYER} .mkg-forward-tensor bdi').length === count", 11)
     assert [text for text in PAYLOADS if not any(text in name for name in facts.all_text_contents())] == []
     # pictures of the first item have come with the player; for those of another it runs again, and is another one
-    page.locator(".mkg-forward-sample").fill("1")
+    page.locator(".mkg-forward-sample").fill("2")
     message = f"() => document.querySelector('{PLAYER} .mkg-forward-message').textContent"
-    notebook.wait_for(f"text => ({message})().includes(text)", "no longer gives")
+    notebook.wait_for(f"text => ({message})().includes(text)", "outputs have changed")
     for text in PAYLOADS:
         answer = {"kind": "maps", "run": 1, "step": len(PAYLOADS) + 1, "sample": 1, "page": 0, "error": text}
         notebook.execute(f"player.send({answer!r})")

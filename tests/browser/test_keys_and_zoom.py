@@ -30,7 +30,7 @@ def show_masks(notebook: NotebookPage) -> str:
     masks = MasksPage.show(notebook)
     masks.click(HIDDEN, 3)
     masks.drag(WIDE, 2, 17)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.find(".mkg-mask-more").first.click()
     return MASKS
 
@@ -51,7 +51,7 @@ def show_quiz(notebook: NotebookPage) -> str:
 def show_bench(notebook: NotebookPage) -> str:
     _, masks, _ = show_workbench(notebook)
     masks.click(HIDDEN, 3)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     return BENCH
 
 

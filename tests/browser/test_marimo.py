@@ -130,7 +130,7 @@ def test_an_edited_mask_is_checked_by_the_kernel(page: MarimoPage) -> None:
         field.press("Enter")
         page.wait_for_state(gone=gone)
     page.click(editor, ".mkg-mask-check")
-    expect(editor.locator(".mkg-mask-report")).to_contain_text("Dry run: it runs")
+    expect(editor.locator(".mkg-mask-report")).to_contain_text("Dry run passed")
 
 
 def test_values_come_while_a_thread_trains(page: MarimoPage) -> None:

@@ -59,7 +59,7 @@ class BlocksPage(MasksPage):
 def test_rows_of_blocks_reach_python_and_the_model(notebook: NotebookPage) -> None:
     masks = BlocksPage.show(notebook, SETUP, SHOW)
     whole = notebook.value("sum(p.numel() for p in model.parameters())")
-    assert masks.states() == {OUTER: ["stays", "false"], OTHER: ["stays", "false"]}
+    assert masks.states() == {OUTER: ["Keep", "false"], OTHER: ["Keep", "false"]}
 
     # an index in a block, then the block that it is in, then the one that is around it: each counts once
     masks.click(HIDDEN, 3)
@@ -72,8 +72,8 @@ def test_rows_of_blocks_reach_python_and_the_model(notebook: NotebookPage) -> No
     masks.find(masks.toggle(OUTER)).focus()
     notebook.page.keyboard.press("Space")
     notebook.wait_for_value(REMOVED, [OUTER])
-    assert masks.states()[INNER] == ["goes with 1", "true"]
-    masks.wait_for_report("it runs")
+    assert masks.states()[INNER] == ["Removed with 1", "true"]
+    masks.wait_for_report("Dry run passed")
     plan = "mk.plan(editor.graph, blocks=['1'])"
     assert notebook.value(f"[repr(editor.plan), editor.plan == {plan}]") == ["mk.plan(graph, blocks=['1'])", True]
     assert [masks.after("params"), masks.after("flops")] == notebook.value(
@@ -108,7 +108,7 @@ def test_rows_of_blocks_reach_python_and_the_model(notebook: NotebookPage) -> No
     masks.button("undo-model").click()
     notebook.wait_for_value("[editor.stage, len(model), mk.weight_fingerprint(model) == weights]", ["", 4, True])
     assert notebook.value(REMOVED) == [OUTER]
-    assert masks.states()[OUTER] == ["goes", "true"]
+    assert masks.states()[OUTER] == ["Remove", "true"]
 
 
 @pytest.mark.nightly
@@ -118,9 +118,13 @@ def test_blocks_that_python_removes_are_seen(notebook: NotebookPage) -> None:
     notebook.execute("editor.plan = mk.plan(editor.graph, blocks=['1.mix', '2'], per_axis={'0.out': [0]})")
     notebook.wait_for("() => document.querySelectorAll('.mkg-mask-block.mkg-is-gone').length === 4")
     states = masks.states()
-    assert [states["1.mix"], states["1.feed"], states["2"]] == [["goes", "true"], ["stays", "false"], ["goes", "true"]]
-    assert masks.find(".mkg-mask-dropped").inner_text() == "1 index of 1 axis and 2 blocks go"
+    assert [states["1.mix"], states["1.feed"], states["2"]] == [
+        ["Remove", "true"],
+        ["Keep", "false"],
+        ["Remove", "true"],
+    ]
+    assert masks.find(".mkg-mask-dropped").inner_text() == "1 channel in 1 group and 2 blocks removed"
     assert masks.after("params") == notebook.value("editor.plan.params[1]")
-    masks.find("input[aria-label='Find axes']").fill("mix")
+    masks.find("input[aria-label='Find channel groups']").fill("mix")
     notebook.wait_for("() => document.querySelectorAll('.mkg-mask-block:not([hidden])').length === 2")
     assert list(masks.states()) == ["1.mix", "2.mix"]

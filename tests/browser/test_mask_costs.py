@@ -89,7 +89,7 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
         masks.find(".mkg-mask-curve").wait_for(state="visible")
         same = "editor.sensitivity.equals(mk.pruning.sensitivity(editor.graph, batches, F.cross_entropy))"
         assert notebook.value(f"[len(editor.sensitivity), {same}]") == [INDICES, True]
-        wait_for_text(masks, ".mkg-mask-row .mkg-mask-cost", "an index")
+        wait_for_text(masks, ".mkg-mask-row .mkg-mask-cost", "per channel")
 
         # the curve: values under the pointer, a click takes what they say
         curve = masks.find(".mkg-mask-curve")
@@ -125,7 +125,7 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
             f"ratio {round(ratio + 0.01, 2)}:",
         )
         curve.press("ArrowLeft")
-        masks.wait_for_report("it runs")
+        masks.wait_for_report("Dry run passed")
 
         # a cut is evaluated before and after, and recalibrated
         masks.button("cut").click()
@@ -184,7 +184,7 @@ def test_sensitivity_leaves_cells_their_turn_and_can_be_cancelled(notebook: Note
     notebook.page.evaluate(f"() => {{ void {KERNEL}.requestExecute({{ code: 'import time; time.sleep(2)' }}); }}")
     masks.find(".mkg-mask-sense-cancel").click()
     masks.find(".mkg-mask-sense-cancel").wait_for(state="hidden", timeout=1500)
-    wait_for_text(masks, ".mkg-status-text", "Sensitivity: it was cancelled")
+    wait_for_text(masks, ".mkg-status-text", "Sensitivity: cancelled")
     notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-mask-importance').value === 'l2'")
     assert notebook.value("[editor.importance, editor.sensitivity, editor.sensing]") == ["l2", None, {}]
 
@@ -235,7 +235,7 @@ def test_nothing_serious_stands_in_the_way_in_either_theme(notebook: NotebookPag
 def test_without_data_one_line_says_what_to_pass(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     line = masks.find(".mkg-mask-estimate")
-    assert "Pass MaskEditor batches= and loss=" in line.inner_text()
+    assert "Pass batches= and loss= to MaskEditor" in line.inner_text()
     box = line.bounding_box()
     assert box is not None
     assert box["height"] < 24

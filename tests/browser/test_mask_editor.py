@@ -28,7 +28,7 @@ def test_clicks_drags_and_shift_reach_python(notebook: NotebookPage) -> None:
     masks.click(HIDDEN, 11)
     notebook.page.keyboard.up("Shift")
     masks.wait_for_dropped({HIDDEN: [3, 8, 9, 10, 11], WIDE: [*range(2, 10), *range(13, 18)]})
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     plan = notebook.value("[editor.plan.params, [[cut.name, cut.dropped] for cut in editor.plan.axes]]")
     assert plan == [
         [EVERY, params(19, 27)],
@@ -51,8 +51,8 @@ def test_the_keyboard_does_all_that_the_mouse_does(notebook: NotebookPage) -> No
     masks.wait_for_dropped({HIDDEN: [2]})
     masks.press(HIDDEN, "End", "Shift+ArrowLeft", "Shift+ArrowLeft", "Space")
     masks.wait_for_dropped({HIDDEN: [2, 21, 22, 23]})
-    option = masks.find(f'[role=listbox][aria-label="Indices of {HIDDEN}"] [role=option]')
-    assert option.inner_text().startswith("index 21 of 24")
+    option = masks.find(f'[role=listbox][aria-label="Channels of {HIDDEN}"] [role=option]')
+    assert option.inner_text().startswith("channel 21 of 24")
     assert "goes" in option.inner_text()
     notebook.page.keyboard.press("Control+z")
     masks.wait_for_dropped({HIDDEN: [2]})
@@ -67,7 +67,7 @@ def test_the_keyboard_does_all_that_the_mouse_does(notebook: NotebookPage) -> No
 @in_shared_page
 def test_sliders_ratio_scope_importance_and_locks(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
-    slider = masks.find(f'input[aria-label="How many indices of {WIDE} go"]')
+    slider = masks.find(f'input[aria-label="Channels to remove of {WIDE}"]')
     slider.fill("10")
     masks.wait_for_after("params", params(24, 30))
     by_count = "dict((cut.name, list(cut.dropped)) for cut in mk.plan(editor.graph, {}).axes)"
@@ -119,7 +119,7 @@ def test_a_plan_of_python_is_seen_edited_and_read_back(notebook: NotebookPage) -
     # the last index of an axis stays: a brush over all of them leaves the most important one
     masks.drag(HIDDEN, 0, 23, steps=30)
     notebook.wait_for_value("len(editor._draft.dropped.get('0.out', ()))", 23)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
 
 
 @in_shared_page
@@ -127,7 +127,7 @@ def test_a_plan_of_python_is_seen_edited_and_read_back(notebook: NotebookPage) -
 def test_mask_cut_and_undo_ask_once_and_are_real(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     masks.drag(HIDDEN, 0, 5)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.button("mask").click()
     notebook.wait_for_value("editor.stage", "masked")
     assert notebook.value("[model[0].weight[:6].any().item(), model[0].weight[6:].all().item()]") == [False, True]
@@ -138,7 +138,7 @@ def test_mask_cut_and_undo_ask_once_and_are_real(notebook: NotebookPage) -> None
     masks.button("cut").click()
     dialog = masks.find("[role=dialog], [role=alertdialog]")
     said = dialog.inner_text()
-    assert "6 indices" in said
+    assert "6 channels" in said
     assert f"{params(18):,}" in said or "%" in said
     notebook.page.keyboard.press("Escape")
     dialog.wait_for(state="detached")

@@ -52,7 +52,7 @@ def test_an_index_takes_its_module_along(notebook: NotebookPage) -> None:
     masks.wait_for_after("params", whole - ONE)
     masks.click(EXPERTS, 3)
     masks.wait_for_after("params", whole - 2 * ONE)
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     assert [masks.after("params"), masks.after("flops")] == notebook.value(
         "[editor.plan.params[1], editor.plan.flops[1]]"
     )

@@ -13,19 +13,19 @@ FOLD = ".mkg-mask-fold-toggle"
 def test_frozen_rows_are_one_line_that_opens_and_say_why(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     fold, rows = masks.find(FOLD), masks.find(".mkg-mask-row.mkg-is-frozen")
-    assert fold.inner_text() == "2 frozen axes: 1 × model input input, 1 × model output"
+    assert fold.inner_text() == "2 fixed: 1 × model input input, 1 × model output"
     assert [rows.count(), rows.first.is_visible(), fold.get_attribute("aria-expanded")] == [2, False, "false"]
     fold.press("Enter")
     masks.find(".mkg-mask-reason").last.wait_for(state="visible")
     reasons = masks.find(".mkg-mask-reason").all_inner_texts()
     assert notebook.value("[axis.frozen for axis in editor.graph.axes if axis.frozen]") == reasons
-    assert masks.find('[role=listbox][aria-label="Indices of 4.out"]').count() == 0
+    assert masks.find('[role=listbox][aria-label="Channels of 4.out"]').count() == 0
     fold.click()
     assert not rows.first.is_visible()
 
     # what is sought or chosen is shown; a row that came to lie under the pointer would be the current one already
     notebook.page.mouse.move(0, 0)
-    search = masks.find("input[aria-label='Find axes']")
+    search = masks.find("input[aria-label='Find channel groups']")
     search.fill("4.out")
     masks.find(".mkg-is-frozen .mkg-mask-name").last.wait_for(state="visible")
     search.fill("")
@@ -63,13 +63,13 @@ def test_what_the_buttons_come_to_is_in_sight_with_them_and_is_heard(notebook: N
         share = 100 * (1 - params(16) / EVERY)
         said(
             ".mkg-mask-found",
-            f"it runs, no corrections. Parameters {EVERY / 1000:.2f} k → {params(16)} (−{share:.1f} %)",
+            f"passed. Parameters {EVERY / 1000:.2f} k → {params(16)} (−{share:.1f} %)",
         )
         masks.button("mask").click()
         left = f"a cut would leave {params(16)} parameters"
         said(".mkg-status-text", f"Masked: 8 channels set to zero; sizes unchanged ({left})")
         masks.button("undo-model").click()
-        said(".mkg-status-text", "Undone: the model is as it was before it was masked")
+        said(".mkg-status-text", "Mask undone")
         masks.button("cut").click()
         masks.button("confirm").click()
         said(".mkg-status-text", f"Cut: parameters {EVERY:,} → {params(16)}")
@@ -84,7 +84,7 @@ def test_what_the_buttons_come_to_is_in_sight_with_them_and_is_heard(notebook: N
 
 # how bright the middle of each cell is, from 0 to 255
 BRIGHTNESS = f"""indices => {{
-  const canvas = document.querySelector('{ROOT} [role=listbox][aria-label="Indices of {HIDDEN}"] canvas');
+  const canvas = document.querySelector('{ROOT} [role=listbox][aria-label="Channels of {HIDDEN}"] canvas');
   const ratio = canvas.width / parseFloat(canvas.style.width);
   return indices.map(index => {{
     const x = index * {PITCH} + Math.floor(index / {GROUP}) * {GAP} + 7;
@@ -107,7 +107,7 @@ def test_more_ink_is_more_important_in_both_themes(notebook: NotebookPage) -> No
     notebook.execute(RANKED)
     ranked = notebook.value("ranked")
     legend = " ".join(masks.find(".mkg-mask-legend").inner_text().split())
-    assert "one cell = one index of the axis least most important (l2, each row on its own scale)" in legend
+    assert "1 square = 1 channel low high importance (l2, one scale per row)" in legend
     try:
         for theme, is_more_ink_darker in (("JupyterLab Light", True), ("JupyterLab Dark", False)):
             notebook.command("apputils:change-theme", theme=theme)

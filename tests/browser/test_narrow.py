@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 SITE = {"width": 896, "height": 620}  # the frame of the documentation's site
-SMALL = {"width": 800, "height": 560}
+SMALL = {"width": 420, "height": 560}
+TALL = {"width": 420, "height": 1100}
+THREE_COLUMNS = {"width": 1010, "height": 620}  # the least width with a column for the tree alone
 WIDE = {"width": 1280, "height": 620}
 
 # what can be read of a row: its name as it is cut, and the signs and the class that are in its line
@@ -84,6 +86,7 @@ def page(browser: Browser, saved: Path, request: pytest.FixtureRequest) -> Itera
         yield page
 
 
+@pytest.mark.parametrize("page", [THREE_COLUMNS], indirect=True, ids=["three columns"])
 def test_the_tree_gives_names_their_room_first(page: SavedPage) -> None:
     rows = {row["path"]: row for row in page.page.evaluate(SEEN)}
     assert all(row["name"] for row in rows.values()), rows
@@ -110,7 +113,7 @@ def test_a_wider_window_is_used_until_somebody_has_moved_the_picture(page: Saved
     places = f"() => JSON.stringify({ITEMS}.map(item => item.box))"
     other = f"before => JSON.stringify({ITEMS}.map(item => item.box)) !== before"
     fresh = page.page.evaluate(places)
-    page.page.set_viewport_size(SMALL)
+    page.page.set_viewport_size(TALL)
     page.wait_for(other, fresh)
     small = page.page.evaluate(places)
     page.page.set_viewport_size(WIDE)
@@ -118,7 +121,7 @@ def test_a_wider_window_is_used_until_somebody_has_moved_the_picture(page: Saved
     assert page.page.evaluate(places) == fresh
     page.page.locator(f"{ROOT} .mkg-graph-canvas").hover()
     page.page.mouse.wheel(0, -100)
-    page.page.set_viewport_size(SMALL)
+    page.page.set_viewport_size(TALL)
     page.page.wait_for_timeout(300)
     assert page.page.evaluate(places) == fresh
 
@@ -135,3 +138,60 @@ def test_a_card_under_the_pointer_stands_out_and_says_the_rest(page: SavedPage) 
     assert graph.find(".mkg-graph-picture").evaluate("canvas => canvas.toDataURL()") != plain
     page.page.mouse.move(2, 2)
     tip.wait_for(state="hidden")
+
+
+SHARES = f"""() => {{
+  const rect = selector => document.querySelector(selector).getBoundingClientRect();
+  const [all, stage] = [rect('{ROOT}'), rect('{ROOT} .mkg-stage')];
+  return {{ width: stage.width / all.width, area: stage.width * stage.height / (all.width * all.height) }};
+}}"""
+SHOWN = f"""() => {{
+  const {{ camera, host }} = {STAGE};
+  const {{ left, top, width, height }} = host.getBoundingClientRect();
+  return JSON.stringify([camera.pose, left, top, width, height]);
+}}"""
+FOLD = f"{ROOT} .mkg-pane-gutter:not([hidden]) > .mkg-pane-fold"
+
+
+@pytest.mark.parametrize("page", [{"width": 960, "height": 700}], indirect=True, ids=["960"])
+def test_the_canvas_has_two_thirds_of_a_window(page: SavedPage) -> None:
+    assert page.page.evaluate(SHARES)["width"] >= 0.65
+    assert page.page.locator(f"{ROOT} [role=treeitem]").first.is_visible()
+    assert page.page.locator(f"{ROOT} .mkg-side-panel").is_visible()
+
+
+@pytest.mark.parametrize(
+    "page", [{"width": width, "height": 700} for width in (400, 520, 600, 690)], indirect=True, ids=lambda size: size
+)
+def test_the_canvas_has_most_of_a_narrow_cell(page: SavedPage) -> None:
+    assert page.page.evaluate(SHARES)["area"] >= 0.6
+    fold = page.page.locator(FOLD)
+    fold.click()  # the tree is one click away
+    page.page.locator(f"{ROOT} [role=treeitem]").first.wait_for()
+    fold.click()
+    assert page.page.evaluate(SHARES)["area"] >= 0.6
+
+
+@pytest.mark.parametrize("page", [WIDE], indirect=True, ids=["wide"])
+def test_panes_stay_as_they_were_left(page: SavedPage) -> None:
+    left, right = page.page.locator(FOLD).all()
+    right.click()
+    handle = page.page.locator(f"{ROOT} [role=separator]").first
+    handle.focus()
+    page.page.keyboard.press("ArrowRight")
+    width = page.page.locator(f"{ROOT} .mkg-left").bounding_box()
+    page.page.reload()
+    page.wait_for(graphs.READY)
+    assert page.page.locator(f"{ROOT} .mkg-left").bounding_box() == width
+    assert page.page.locator(f"{ROOT} .mkg-side-panel").is_hidden()
+    assert left.get_attribute("aria-expanded") == "true"
+
+
+@pytest.mark.parametrize("page", [SITE, WIDE], indirect=True, ids=["one column", "three"])
+def test_a_selection_moves_nothing(page: SavedPage) -> None:
+    graph = GraphPage(page)  # type: ignore[arg-type]
+    page.page.mouse.move(*graph.point("layer3.0.0"))
+    before = page.page.evaluate(SHOWN)
+    for path in ("layer3.0.0", "layer1", "batchnormalization2", "layer3.0.0"):
+        graph.click(path)
+        assert page.page.evaluate(SHOWN) == before, path

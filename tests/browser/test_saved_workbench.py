@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from torch import nn
 
 import modulekg_widgets as mk
-from browser.graph import READY
+from browser.graph import READY, GraphPage
 from browser.saved import SavedPage, saved_page
 from cases.payloads import PAYLOADS
 
@@ -60,9 +60,9 @@ def test_masks_are_tried_out_in_the_page(browser: Browser, tmp_path: Path, model
     with saved_page(browser, file) as page:
         page.wait_for(f"() => document.querySelector('{EDITOR}[data-mkg-ready=true]') !== null")
         assert page.page.title() == "Sequential"
-        wait_for_dropped(page, "nothing goes yet")
+        wait_for_dropped(page, "No channels selected")
         fold = page.page.locator(f"{EDITOR} .mkg-mask-fold-toggle")
-        assert fold.inner_text().startswith("8 frozen axes: 4 × positions of the kernel")
+        assert fold.inner_text().startswith("8 fixed: 4 × positions of the kernel")
         frozen = page.page.locator(f"{EDITOR} .mkg-mask-row.mkg-is-frozen").first
         assert not frozen.is_visible()
         fold.press("Enter")
@@ -70,12 +70,12 @@ def test_masks_are_tried_out_in_the_page(browser: Browser, tmp_path: Path, model
         fold.click()
         frozen.wait_for(state="hidden")
         set_ratio(page, 0.5)
-        wait_for_dropped(page, "44 indices of 2 axes go")
+        wait_for_dropped(page, "44 channels in 2 groups removed")
         text = page.page.locator(f"{EDITOR} .mkg-mask-counters").inner_text()
         cut = 3 * 9 * 40 + 40 + 40 * 4 * 9 + 4 + 4 * 16 * 4 + 4
         assert f"{cut / 1000:.2f} k" in text
         page.page.locator(f"{EDITOR} .mkg-mask-undo").click()
-        wait_for_dropped(page, "nothing goes yet")
+        wait_for_dropped(page, "No channels selected")
         set_ratio(page, 0.25)
         page.pause(1500)  # longer than the dry run is waited for
         assert "Waiting" not in page.page.locator(EDITOR).inner_text()
@@ -91,11 +91,11 @@ def test_a_saved_plan_is_shown_with_its_report(
     editor = mk.MaskEditor(model, x)
     editor.plan = mk.plan(editor.graph, per_axis={"0.out": [1, 5]})
     with saved_page(browser, mk.save_html(editor, tmp_path / "editor.html")) as page:
-        wait_for_dropped(page, "2 indices of 1 axis go")
-        assert "Dry run: it runs" in page.page.locator(EDITOR).inner_text()
+        wait_for_dropped(page, "2 channels in 1 group removed")
+        assert "Dry run passed" in page.page.locator(EDITOR).inner_text()
         set_ratio(page, 0.25)
-        wait_for_dropped(page, "22 indices of 2 axes go")
-        page.wait_for(f"() => document.querySelector('{EDITOR}').innerText.includes('earlier draft')")
+        wait_for_dropped(page, "22 channels in 2 groups removed")
+        page.wait_for(f"() => document.querySelector('{EDITOR}').innerText.includes('Outdated')")
 
 
 def test_the_forward_pass_is_stepped_through(
@@ -160,7 +160,7 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
         assert len(set(before.values())) == 1  # as without colors, until something goes
         assert page.page.locator(f"{GRAPH} .mkg-legend").first.is_hidden()
         set_ratio(page, 0.5)
-        wait_for_dropped(page, "44 indices of 2 axes go")
+        wait_for_dropped(page, "44 channels in 2 groups removed")
         page.wait_for(
             f"""before => {{
           const {{ items }} = document.querySelector('{GRAPH} .mkg-graph-canvas').mkgStage.picture;
@@ -168,6 +168,7 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
         }}""",
             before,
         )
+        GraphPage(page).open_panes()  # type: ignore[arg-type]
         axis = page.page.locator(f"{GRAPH} .mkg-side-panel").get_by_text("2.out", exact=True)
         axis.click()
         page.wait_for(

@@ -36,7 +36,9 @@ def show(notebook: NotebookPage) -> tuple[GraphPage, MasksPage, MetricsPage]:
     notebook.open([MONITORED, SHOW])
     notebook.run(0)
     notebook.run(1, until=ALL_READY)
-    return GraphPage(notebook), MasksPage(notebook), MetricsPage(notebook)
+    graph = GraphPage(notebook)
+    graph.open_panes()
+    return graph, MasksPage(notebook), MetricsPage(notebook)
 
 
 @in_shared_page
@@ -63,7 +65,7 @@ def test_selection_axis_masks_and_colors_are_shared(notebook: NotebookPage) -> N
     notebook.wait_for_value("[editor.axis, bench.graph.axis]", [HIDDEN, HIDDEN])
     notebook.screenshot("workbench")
 
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.button("cut").click()
     masks.button("confirm").click()
     notebook.wait_for_value("[editor.stage, list(model[0].weight.shape)]", ["cut", [12, 8]])
@@ -114,7 +116,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
     wait_for_colored(["0", "2"], said)
 
     # so does a cut, whose draft is empty, until it is undone
-    masks.wait_for_report("it runs")
+    masks.wait_for_report("Dry run passed")
     masks.button("cut").click()
     masks.button("confirm").click()
     notebook.wait_for_value("[editor.stage, editor.plan]", ["cut", None])
@@ -131,7 +133,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
 SEEN = {
     GRAPH: [".mkg-graph-canvas", ".mkg-toolbar"],
     ROOT: [".mkg-mask-check", ".mkg-mask-outcome", ".mkg-mask-counters", ".mkg-mask-ends", ".mkg-mask-row canvas"],
-    PANEL: [".mkg-metric-toolbar", ".mkg-metric-chart"],
+    PANEL: [".mkg-metric-toolbar", ".mkg-metric-picture"],
 }
 HIDDEN_PARTS = """wanted => {
   const page = document.querySelector('.jp-NotebookPanel-notebook').getBoundingClientRect();
@@ -168,6 +170,7 @@ def test_a_knowledge_graph_stands_beneath_and_shares_the_selection(notebook: Not
     notebook.run(0)
     notebook.run(1, until=f"() => ({GRAPH_READY})() && ({EXPLORER_READY})()")
     graph, explorer = GraphPage(notebook), ExplorerPage(notebook)
+    graph.open_panes()
     graph.find('[role=treeitem][data-mkg-path="2"]').click()
     digest = notebook.value("mk.fingerprint(model[2]).hexdigest")
     explorer.wait_for_selection(digest)

@@ -230,7 +230,12 @@ def test_the_repr_is_python_that_makes_the_plan_again(graph: mk.DataflowGraph) -
 def test_it_prints_well_and_escapes(graph: mk.DataflowGraph) -> None:
     plan = mk.plan(graph, ratio=0.5)
     text = str(plan)
-    assert f"{plan.params[0]:,} → {plan.params[1]:,}" in text
+    head, *totals = text.splitlines()
+    assert head.split() == ["before", "→", "after", "left"]
+    assert plan.bytes is not None
+    for name, (before, after) in {"parameters": plan.params, "FLOPs": plan.flops, "bytes": plan.bytes}.items():
+        assert f"{name} {before:,} → {after:,} {after / before:.1%}" in [" ".join(row.split()) for row in totals]
+    assert "channel group (axis)  before → after  tensors [dimension]" in text
     assert "12 → 6" in text
     model = nn.Sequential()
     model.add_module("<img src=x>", nn.Linear(4, 6))
@@ -238,6 +243,16 @@ def test_it_prints_well_and_escapes(graph: mk.DataflowGraph) -> None:
     html = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)._repr_html_()
     assert "&lt;img" in html
     assert "<img" not in html
+
+
+def test_its_text_is_narrow_whatever_the_names() -> None:
+    model = nn.ModuleDict()
+    inner = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    model.add_module("a_long_name_of_a_container_" * 2, inner)
+    model.forward = lambda x: inner(x)
+    text = str(mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "3 tensors" in text
 
 
 @pytest.mark.parametrize(

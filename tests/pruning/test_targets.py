@@ -335,7 +335,7 @@ def test_products_alone_are_a_target(vit: mk.DataflowGraph) -> None:
     assert off(plan, {"flops": 0.5})["flops"] > 0  # what is not in products goes down less
     assert plan.matmul_flops is not None
     assert plan.matmul_flops[0] == vit.flops().matmul == vit.matmul_flops() < vit.flops()
-    assert f"matmul FLOPs {plan.matmul_flops[0]:,} → {plan.matmul_flops[1]:,}" in str(plan)
+    assert f"matmul FLOPs {plan.matmul_flops[0]:,} → {plan.matmul_flops[1]:,}" in plan.summary
 
 
 # ------------------------------------------------------- what cannot be reached

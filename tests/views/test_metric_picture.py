@@ -94,6 +94,22 @@ def test_the_picture_survives_what_values_and_names_can_be(panel: MetricPanel, r
     assert texts(picture(panel))[2:4] == ["1e+308", "1"]
 
 
+@pytest.mark.parametrize(
+    ("metrics", "first"),
+    [
+        ([("a", "Norm"), ("", "lr"), ("", "LossSpike"), ("", "train_loss"), ("", "loss")], "loss"),
+        ([("a", "Norm"), ("", "objective")], "objective"),
+        ([("a", "Norm"), ("", "Norm")], "Norm"),
+    ],
+)
+def test_the_picture_opens_on_what_is_logged(metrics: list[tuple[str, str]], first: str) -> None:
+    run = live_run()
+    put(run, 0, dict.fromkeys(metrics, 1.0))
+    panel = MetricPanel(run)
+    assert texts(picture(panel))[0] == first
+    panel.close()
+
+
 def test_the_picture_of_nothing_says_so() -> None:
     panel = MetricPanel(live_run("empty"))
     assert texts(picture(panel)) == ["no values yet", "empty", NO_VALUES_HINT]

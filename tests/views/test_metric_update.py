@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+import modulekg_widgets as mk
 from modulekg_widgets.engine.monitoring.readings import Row
 from modulekg_widgets.engine.monitoring.run import Alert
 from modulekg_widgets.engine.views import metric_payload
@@ -117,6 +119,7 @@ def test_many_runs_are_read_side_by_side() -> None:
 def test_only_what_is_new_is_sent_and_nothing_when_nothing_is() -> None:
     run, page = live_run(), Page()
     updates = UpdateReader([run])
+    assert updates.next() == ({"waiting": [0]}, [])
     assert updates.next() is None
     expected = []
     for step in range(40):
@@ -273,6 +276,30 @@ def test_a_run_that_has_not_begun_has_not_ended() -> None:
     assert page_of(UpdateReader([run])).ended == set()
     del run.is_running  # type: ignore[attr-defined] - a recorded run
     assert page_of(UpdateReader([run])).ended == {0}
+
+
+def test_a_run_waits_from_its_start_to_its_first_value() -> None:
+    run, other = live_run(), live_run()
+    run.is_running = False  # type: ignore[attr-defined]
+    updates = UpdateReader([run, other])
+    assert updates.next() == ({"waiting": [1]}, [])
+    run.is_running = True  # type: ignore[attr-defined]
+    assert updates.next() == ({"waiting": [0]}, [])
+    put(run, 0, {("", "loss"): 1.0})
+    assert "waiting" not in (updates.next() or ({}, []))[0]
+    updates.rewind()
+    assert (updates.next() or ({}, []))[0]["waiting"] == [1]
+
+
+def test_a_monitor_that_has_ended_before_it_is_looked_at() -> None:
+    monitor = mk.Monitor(nn.Linear(2, 2), {})
+    assert UpdateReader([monitor]).next() is None  # not started
+    with monitor:
+        monitor.log({"loss": 1.0})
+        assert page_of(UpdateReader([monitor])).ended == set()
+    assert page_of(UpdateReader([monitor])).ended == {0}
+    with monitor:
+        assert page_of(UpdateReader([monitor])).ended == set()
 
 
 def test_a_run_that_cannot_be_read_does_not_hide_the_others(

@@ -84,7 +84,7 @@ def test_it_can_be_cancelled_beside_a_running_cell(editor: mk.MaskEditor, page: 
     assert editor.sensing == {}  # the page sees it at once
     loop.run()
     assert (editor.importance, editor.increases, editor.sensitivity) == ("l2", b"", None)
-    assert page.heard[-1][0] == {"type": "failed", "action": "sense", "text": "Sensitivity: it was cancelled"}
+    assert page.heard[-1][0] == {"type": "failed", "action": "sense", "text": "Sensitivity: cancelled"}
     page.say({"type": "cancel"})  # nothing goes on
     page.say({"type": "sense"})
     loop.run()

@@ -258,7 +258,7 @@ def test_what_was_drawn_on_the_axes_before_a_cut_is_refused(editor: mk.MaskEdito
     editor.cut()
     (answer,) = page.draw({WIDE: b"\x01\x00\x00"}, base=revision, generation=before)
     assert (answer["type"], answer["action"]) == ("failed", "draw")
-    assert "its axes are others" in answer["text"]
+    assert "its channel groups changed" in answer["text"]
     assert editor._draft.dropped == {}
     assert editor.revision > revision  # no page takes it for one that it has seen
 

@@ -64,7 +64,7 @@ def test_state_is_what_the_protocol_says(run: Run) -> None:
         "selected": None,
         "metric": "",
         "modules": ["layer2"],
-        "view": "lines",
+        "view": "grid",
         "window": 100,
         "log_scale": None,
         "paused": False,
@@ -313,7 +313,7 @@ def test_a_panel_of_histograms_alone_opens_on_them() -> None:
     assert "no values yet" not in svg_text(panel._static_picture())
     assert MetricPanel(run, view="lines").view == "lines"
     put(run, 1, {("layer1", "Norm"): 1.0})
-    assert MetricPanel(run).view == "lines"
+    assert MetricPanel(run).view == "grid"
     assert MetricPanel(run, metric="H").view == "histogram"
     assert MetricPanel(run, metric="Norm").view == "lines"
 
@@ -321,7 +321,7 @@ def test_a_panel_of_histograms_alone_opens_on_them() -> None:
 def test_a_panel_that_was_there_before_the_values_goes_by_them_until_somebody_chooses() -> None:
     run = live_run()
     panel, chosen = MetricPanel(run), MetricPanel(run)
-    assert (panel.view, panel.phase) == ("lines", "train")
+    assert (panel.view, panel.phase) == ("grid", "train")
     chosen.view, chosen.phase = "heatmap", "both"
     chosen.view, chosen.phase = "lines", "train"
     put(run, 0, {("layer1", "H"): histogram([1, 2])}, phase="eval")
@@ -330,10 +330,19 @@ def test_a_panel_that_was_there_before_the_values_goes_by_them_until_somebody_ch
     wait_until(lambda: (panel.view, panel.phase) == ("histogram", "eval"))
     put(run, 1, {("layer1", "H"): histogram([1, 2])})
     put(run, 1, {("layer1", "Norm"): 1.0})
-    wait_until(lambda: (panel.view, panel.phase) == ("lines", "train"))
+    wait_until(lambda: (panel.view, panel.phase) == ("grid", "train"))
     assert (chosen.view, chosen.phase) == ("lines", "train")
     panel.close()
     chosen.close()
+
+
+def test_a_metric_that_is_chosen_in_python_is_opened(panel: MetricPanel) -> None:
+    assert panel.view == "grid"
+    panel.metric = "OutputSndNorm"
+    assert panel.view == "lines"
+    panel.view = "grid"  # from now on as it is set
+    panel.metric = "loss"
+    assert panel.view == "grid"
 
 
 @pytest.mark.parametrize(

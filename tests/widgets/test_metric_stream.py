@@ -162,10 +162,10 @@ def test_an_answer_that_cannot_be_is_no_answer(run: Run, answer: Any) -> None:
 def test_nothing_is_sent_when_nothing_is_new(run: Run) -> None:
     owner = Owner(run)
     owner.live(1, lambda now: None)
-    assert owner.sent == []
+    assert [content["waiting"] for _, content in owner.sent] == [[0]]
     put(run, 0, {("", "loss"): 1.0})
     owner.live(1, lambda now: None)
-    assert [content["seq"] for _, content in owner.sent] == [1]
+    assert [content["seq"] for _, content in owner.sent] == [1, 2]
 
 
 def test_a_resync_gets_everything_anew_once(run: Run) -> None:
@@ -184,7 +184,7 @@ def test_a_resync_of_an_empty_run_is_answered(run: Run) -> None:
     owner = Owner(run)
     owner.stream.acknowledge({"kind": "resync"}, 1000.0)
     owner.live(0.5, lambda now: None)
-    assert [content for _, content in owner.sent] == [{"kind": "update", "seq": 1, "reset": True}]
+    assert [content for _, content in owner.sent] == [{"kind": "update", "seq": 1, "reset": True, "waiting": [0]}]
 
 
 def test_a_page_that_asked_before_its_first_message_came_has_everything(run: Run) -> None:

@@ -63,7 +63,7 @@ def test_a_flood_leaves_the_final_state_within_a_second(owner: Owner, run: Run, 
         assert owner.page.line(f"layer{number}", "Norm")[-1] == (last // 50, last)
     assert sum(len(line) for line in owner.page.points.values()) == count
     assert owner.most_in_a_second() <= 20
-    assert max(sum(content["points"]["counts"]) for _, content in owner.sent) < count / 3
+    assert max(sum(content["points"]["counts"]) for _, content in owner.sent if "points" in content) < count / 3
 
 
 def test_stopping_ends_the_thread_in_the_middle(owner: Owner, run: Run) -> None:

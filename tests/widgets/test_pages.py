@@ -104,8 +104,13 @@ def test_a_run_that_goes_on_has_not_ended() -> None:
     assert message["content"]["ended"] == []
 
 
-def test_a_panel_without_values_has_no_message() -> None:
-    assert only(page_data(mk.MetricPanel(live_run())), "MetricPanel")["messages"] == []
+def test_a_panel_without_values_says_at_most_that_it_waits() -> None:
+    (message,) = only(page_data(mk.MetricPanel(live_run())), "MetricPanel")["messages"]
+    assert message == {
+        "content": {"kind": "update", "seq": 1, "reset": True, "waiting": [0], "ended": []},
+        "buffers": [],
+    }
+    assert only(page_data(mk.MetricPanel(mk.Monitor(small_model()))), "MetricPanel")["messages"] == []
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

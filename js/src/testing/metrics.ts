@@ -25,6 +25,7 @@ export interface Parts {
   alerts?: [run: number, module: string, metric: string, step: number, text: string][];
   alertsFrom?: number;
   ended?: number[];
+  waiting?: number[];
 }
 
 export function message(seq: number, parts: Parts = {}): Message {
@@ -44,7 +45,8 @@ export function message(seq: number, parts: Parts = {}): Message {
         bins: histograms.map(([, , , own]) => own.length)
       },
       alerts: { from: parts.alertsFrom ?? 0, entries: parts.alerts ?? [] },
-      ended: parts.ended ?? []
+      ended: parts.ended ?? [],
+      waiting: parts.waiting ?? []
     },
     buffers: [bytes(numbers), bytes(counts)]
   };

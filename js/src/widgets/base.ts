@@ -217,7 +217,7 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
   private disposers: (() => void)[] = [];
   protected incoming?: keyof State; // it is set as the model has it, and alone is no news
   private isQuiet = false;
-  private readonly notice = new OutdatedNotice(() => this.model.send({ kind: "refresh" }, {}));
+  private readonly notice = new OutdatedNotice(kind => this.model.send({ kind }, {}));
 
   protected abstract readonly bindings: readonly Binding<State>[];
   protected abstract createStore(initial: Partial<State>): StateStore<State>;
@@ -234,7 +234,8 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     this.el.dataset.mkgId = this.model.model_id;
     this.bindTraits(store);
     this.listenTo(this.model, "change:payload", () => this.rebuild());
-    this.listenTo(this.model, "change:outdated", () => this.followOutdated());
+    for (const trait of ["outdated", "progress"])
+      this.listenTo(this.model, `change:${trait}`, () => this.followOutdated());
     liveViews.add(this);
     offerViewInTab(this);
     void this.displayed.then(() => this.mount());
@@ -278,8 +279,11 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
 
   /** Above what is shown stands whether its model has changed since. */
   private followOutdated(): void {
-    const text: unknown = this.model.get("outdated");
-    if (this.shown) this.notice.show(this.el, isText(text) ? text : "", this.connection?.connected ?? false);
+    const [outdated, progress] = ["outdated", "progress"].map(name => {
+      const text: unknown = this.model.get(name);
+      return isText(text) ? text : "";
+    });
+    if (this.shown) this.notice.show(this.el, outdated, progress, this.connection?.connected ?? false);
   }
 
   protected mount(): void {

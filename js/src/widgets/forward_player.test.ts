@@ -70,7 +70,7 @@ describe("ForwardPlayerView", () => {
     model.receive({ speed: 7, hide_shapes: true, sample: 1, quiz: { asked: 4, right: 3 } });
     await after(120);
     expect(el.dataset.mkgStep).toBe("3");
-    expect(el.querySelector(".mkg-forward-score")?.textContent).toBe("3 right of 4");
+    expect(el.querySelector(".mkg-forward-score")?.textContent).toBe("3 of 4 correct");
     expect(model.sent).toEqual([]);
   });
 

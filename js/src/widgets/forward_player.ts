@@ -18,6 +18,7 @@ export class ForwardPlayerModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("ForwardPlayer"),
       outdated: "",
+      progress: "",
       payload: {},
       pictures: {},
       step: 0,

@@ -47,6 +47,7 @@ export class MaskEditorModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("MaskEditor"),
       outdated: "",
+      progress: "",
       payload: {},
       draft: {},
       scores: new DataView(new ArrayBuffer(0)),

@@ -33,7 +33,7 @@ export class MetricPanelModel extends DOMWidgetModel {
       selected: null,
       metric: "",
       modules: [],
-      view: "lines",
+      view: "lines", // what a notebook without this key shows; a kernel sends "grid"
       window: null,
       log_scale: false, // what a notebook without this key meant when it was saved; a kernel sends null for "as the values are"
       paused: false,
@@ -54,7 +54,7 @@ const BINDINGS: readonly Binding<PanelState>[] = [
   { key: "selected", trait: "selected", delay: 20, isValid: isTextOrNull },
   { key: "metric", trait: "metric", delay: 60, isValid: isText },
   { key: "modules", trait: "modules", delay: 60, isValid: areTexts },
-  { key: "view", trait: "view", delay: 60, isValid: oneOf("lines", "heatmap", "histogram") },
+  { key: "view", trait: "view", delay: 60, isValid: oneOf("grid", "lines", "heatmap", "histogram") },
   { key: "window", trait: "window", delay: 60, isValid: value => value === null || (isCount(value) && value !== 0) },
   { key: "logScale", trait: "log_scale", delay: 60, isValid: value => value === null || isFlag(value) },
   { key: "paused", trait: "paused", delay: 60, isValid: isFlag },

@@ -154,6 +154,26 @@ describe("ModelGraphView", () => {
     expect(notice()?.querySelector("button")?.disabled).toBe(true);
   });
 
+  it("shows the progress of a refresh, and cancels it", async () => {
+    const { model, el } = await show();
+    const notice = () => el.querySelector<HTMLElement>(":scope > .mkg-outdated");
+    const act = () => notice()?.querySelector("button");
+    model.receive({ outdated: "Outdated." });
+    act()?.click();
+    model.receive({ progress: "Refresh: 10 operators traced, 1 s" });
+    expect([notice()?.querySelector("span")?.textContent, act()?.textContent, act()?.disabled]).toEqual([
+      "Refresh: 10 operators traced, 1 s",
+      "Cancel",
+      false
+    ]);
+    act()?.click();
+    expect(model.asked.slice(-1)).toEqual([{ kind: "cancel_refresh" }]);
+    model.receive({ progress: "Refresh: 20 operators traced, 1 s" });
+    expect(act()?.disabled).toBe(true);
+    model.receive({ progress: "" });
+    expect([act()?.textContent, act()?.disabled]).toEqual(["Refresh", false]);
+  });
+
   it("keeps what the user has opened", async () => {
     const { model, el } = await show({ open_to_fit: true });
     row(el, "layer1")?.querySelector<HTMLElement>(".mkg-twisty")?.click();

@@ -12,6 +12,7 @@ export class ModelGraphModel extends DOMWidgetModel {
       ...super.defaults(),
       ...modelDefaults("ModelGraph"),
       outdated: "",
+      progress: "",
       payload: {},
       selected: null,
       axis: null,

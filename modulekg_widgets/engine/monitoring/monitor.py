@@ -206,7 +206,7 @@ class Monitor(Run):
         self._last: int | None = None
         self._logged = LoggedSteps()
         self._loss: float | None = None
-        self.is_running = False
+        self.is_running = self.has_ended = False
         if resume is not None:
             self._next = self._sinks.resume(Path(resume), start)
         for sink in sinks:
@@ -236,7 +236,7 @@ class Monitor(Run):
     def start(self) -> None:
         """Attach the hooks of the next step; does nothing if the monitor runs."""
         if not self.is_running:
-            self.is_running = True
+            self.is_running, self.has_ended = True, False
             self._sinks.open()
             if self._ranks is not None:
                 self._ranks.announce()
@@ -246,7 +246,7 @@ class Monitor(Run):
         """Detach all hooks, release all copies and flush the sinks; the values stay."""
         if not self.is_running:
             return
-        self.is_running = False
+        self.is_running, self.has_ended = False, True
         self._hooks.release()
         self._weight_gradients.release()
         self._ring.clear()

@@ -137,8 +137,7 @@ class Playback:
         again = recorder.steps[step.index] if step.index < len(recorder.steps) else None
         if again is None or not _same(step, again):
             raise TraceError(
-                "the model no longer gives what it gave at the run: its weights, its mode or its code have changed "
-                "since. Run it again"
+                "the model's outputs have changed since the run: its weights, mode or code are different. Run it again"
             )
         self._outputs = recorder.outputs
 

@@ -31,6 +31,7 @@ from modulekg_widgets.engine.playback.summaries import (
 )
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import DisableTorchFunctionSubclass, version_of
@@ -131,6 +132,7 @@ class CallRecorder:
     def on_enter(self, module: nn.Module, args: Args) -> None:
         """A module is called."""
         if threading.get_ident() == self._thread:
+            report_progress("modules run", len(self.steps))
             self._open.append(self._begin_step(module, args))
 
     def on_exit(self, module: nn.Module, args: Args, kwargs: Kwargs, output: object = _RAISED) -> None:

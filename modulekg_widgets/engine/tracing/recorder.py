@@ -26,6 +26,7 @@ from modulekg_widgets.engine.torch_runtime.decompose import (
     recurrent_layer_on_meta,
 )
 from modulekg_widgets.engine.torch_runtime.hooks import SkippedCall, module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.private import (
     BUFFERS,
@@ -339,6 +340,7 @@ class Recorder(OperatorMode):
                 return func(known, *args[1:], **kwargs)
             self.graph.data_dependent.append(operator.record())
         self.graph.attempt = operator
+        report_progress("operators traced", operator.index + 1)
         results = self._run(signature, args, kwargs, key)
         return self._record(operator, signature, results, read, args, kwargs)
 

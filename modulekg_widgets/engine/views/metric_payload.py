@@ -325,7 +325,12 @@ class RunReader:
         """True if all rows are read and no more can come: a recording, or a monitor that has stopped."""
         is_running = getattr(self.run, "is_running", None)
         self._was_running |= is_running is True
-        return self.unread == 0 and self.read_rows > 0 and not is_running and (self._was_running or is_running is None)
+        has_run = self._was_running or is_running is None or getattr(self.run, "has_ended", False)
+        return self.unread == 0 and self.read_rows > 0 and not is_running and has_run
+
+    def is_waiting(self) -> bool:
+        """True if a monitor runs and has no value yet."""
+        return self.unread == 0 and self.read_rows == 0 and getattr(self.run, "is_running", None) is True
 
     def _next(self) -> Row | None:
         if self._next_row is not None:
@@ -384,6 +389,7 @@ class UpdateReader:
             reader.rewind()
         self._series = self._alerts = 0  # counts of those that have been sent
         self._ended: set[int] = set()
+        self._waiting: set[int] = set()
         self._backlog = 0  # rows that were to read when reading them began to take more than one message
 
     @property
@@ -454,3 +460,7 @@ class UpdateReader:
         if ended - self._ended:
             content["ended"] = sorted(ended - self._ended)
         self._ended = ended  # a monitor may start again, and end again
+        waiting = {reader.number for reader in self._readers if reader.is_waiting()}
+        if waiting - self._waiting:
+            content["waiting"] = sorted(waiting - self._waiting)
+        self._waiting = waiting

@@ -55,6 +55,7 @@ from modulekg_widgets.widgets.mask_editor.messages import MaskMessages, checked_
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import SensitivityRun, add_data_importances, data_offers
 from modulekg_widgets.widgets.shared.base import check_keywords, when_idle
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+from modulekg_widgets.widgets.shared.progress import display_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,9 +212,10 @@ class MaskEditor(ModelWidget):
         self._sensitivity_run = SensitivityRun(self)
         self._measured_loss = MeasuredLoss(self, self._sensitivity_run)
         self._messages = MaskMessages(self, self._sensitivity_run, self._measured_loss)
-        self._pruning = add_data_importances(
-            PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
-        )
+        with display_progress(f"MaskEditor of {printable(type(model).__name__)}"):
+            self._pruning = add_data_importances(
+                PruningSession(model, args, kwargs, optimizer, UserData(batches, loss, evaluate))
+            )
         self._plans = PlanFolder(Path(path).parent if folder is None and Path(path).is_absolute() else folder)
         self._showing = threading.RLock()
         if plan is not None:
@@ -269,7 +271,7 @@ class MaskEditor(ModelWidget):
     def mask(self) -> None:
         """Zero the dropped channels in the model; an earlier mask is undone first. Blocks are refused."""
         plan = self._required_plan()
-        self._sensitivity_run.abort("the model is masked now")
+        self._sensitivity_run.abort("stopped, the model was masked")
         self._pruning.mask(plan)
         self._show_stage()
 
@@ -279,7 +281,7 @@ class MaskEditor(ModelWidget):
         Where there is a function that evaluates, the page shows what it finds before, after, and recalibrated.
         """
         plan = self._required_plan()
-        self._sensitivity_run.abort("the model is cut now")
+        self._sensitivity_run.abort("stopped, the model was cut")
         try:
             self._pruning.cut(plan, self.recalibrating)
         finally:
@@ -292,7 +294,7 @@ class MaskEditor(ModelWidget):
 
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
-        self._sensitivity_run.abort("the model is changed now")
+        self._sensitivity_run.abort("stopped, the model was changed")
         undone = self._pruning.undo()
         self._show_stage()
         if undone.stage == CUT:
@@ -422,9 +424,7 @@ class MaskEditor(ModelWidget):
     def _required_plan(self) -> PruningPlan:
         plan = self._check()
         if plan is None:
-            raise CutError(
-                "No channels selected. Select some in the page, or set editor.plan = mk.plan(…)"
-            )
+            raise CutError("No channels selected. Select some in the page, or set editor.plan = mk.plan(…)")
         return plan
 
     def _check(self) -> PruningPlan | None:

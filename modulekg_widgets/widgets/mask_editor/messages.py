@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modulekg_widgets.engine.errors import CutError, ModuleKGError, pluralize, printable
 from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
-from modulekg_widgets.engine.pruning.session import CUT
+from modulekg_widgets.engine.pruning.session import CUT, MASKED
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.mask_editor.measured_loss import MeasuredLoss
 from modulekg_widgets.widgets.mask_editor.sensitivity_run import Editor, SensitivityRun
@@ -70,7 +70,7 @@ class MaskMessages:
         editor, pruning = self._editor, self._editor._pruning
         draft, drawing = pruning.draft, _parse_draft(value, pruning.draft)
         if drawing.generation != pruning.generation:
-            raise WidgetValueError("the model has been cut or restored meanwhile: its axes are others")
+            raise WidgetValueError("the model was cut or restored meanwhile: its channel groups changed. Select again")
         seen = draft.revision
         # what it has drawn itself a page need not have seen confirmed
         is_next = drawing.by == self._by and self._until == seen and drawing.base >= self._since
@@ -110,7 +110,7 @@ class MaskMessages:
         except ModuleKGError as error:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
         except KeyboardInterrupt:
-            editor.send({"type": "failed", "action": action, "text": INTERRUPTED})
+            editor.send({"type": "failed", "action": action, "text": INTERRUPTED.capitalize()})
         except Exception as error:
             editor.send({"type": "failed", "action": action, "text": text(error_text(error))})
             raise
@@ -135,7 +135,7 @@ class MaskMessages:
         last = self._editor._pruning.last_operation
         self._editor.undo()
         sizes = f": parameters {last.plan.params[1]:,} → {last.plan.params[0]:,}" if last and last.stage == CUT else ""
-        return f"Undone: the model is as it was before it was {last.stage if last else ''}{sizes}"
+        return f"{'Mask' if last and last.stage == MASKED else 'Cut'} undone{sizes}"
 
     def _evaluate(self, content: Message) -> str:
         self._editor._evaluated()
@@ -143,7 +143,7 @@ class MaskMessages:
 
     def _recalibrate(self, content: Message) -> str:
         self._editor.recalibrate()
-        return "Recalibrated: the running statistics are those of the batches"
+        return "Recalibrated: running statistics recomputed from the batches"
 
     def _sense(self, content: Message) -> None:
         self._sensitivity_run.start()  # says itself when it has come to an end

@@ -1,4 +1,4 @@
-"""MetricPanel: values of one or several training runs as lines, heat map or histograms, live."""
+"""MetricPanel: values of one or several training runs as charts of all metrics, lines, heat map or histograms, live."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _are_equal(one: dict[str, float], other: dict[str, object]) -> bool:
 # ----------------------------------------
 
 
-VIEWS = ("lines", "heatmap", "histogram")
+VIEWS = ("grid", "lines", "heatmap", "histogram")
 SHOWN_PHASES = (*PHASES, "both")
 KEYWORDS = ("metric", "modules", "selected", "view", "window", "log_scale", "paused", "phase")
 
@@ -87,7 +87,7 @@ Source: TypeAlias = "Run | str | Path"
 
 
 class MetricPanel(ModuleKGWidget):
-    """The values of trainings as lines, heat map or histograms, also while they run: `display(MetricPanel(monitor))`.
+    """The values of trainings as charts, heat map or histograms, also while they run: `display(MetricPanel(monitor))`.
 
     Parameters
     ----------
@@ -103,17 +103,18 @@ class MetricPanel(ModuleKGWidget):
     Attributes
     ----------
     metric : str
-        The metric that is drawn; "" is the first that comes, in the heat map the one with an alert or whose layers lie
-        furthest apart. This and the following can be set at any time, here and in
-        the browser. `metric` and `modules` take what the runs have values of so far, and any name before there is a
-        value.
+        The metric that is drawn; "" is a logged loss, else the first logged number, else the first metric; in the heat
+        map the one with an alert or whose layers lie furthest apart. This and the following can be set at any time,
+        here and in the browser. `metric` and `modules` take what the runs have values of so far, and any name before
+        there is a value.
     modules : list of str
-        The dotted paths that are drawn; [] is the panel's choice: in lines and histograms the selected module, else the
-        eight that differ most from the median of all, those with alerts first; in the heat map all.
+        The dotted paths that are drawn; [] is the panel's choice: in charts and histograms the selected module, else
+        the eight that differ most from the median of all, those with alerts first; in the heat map all.
     selected : str or None
         The dotted path of any module, as a model has more of them than are measured.
     view : str
-        "lines", "heatmap" or "histogram"; unless it is given, "histogram" where the runs have nothing else.
+        "grid" (a small chart of each metric, first what is logged as a loss), "lines", "heatmap" or "histogram". Unless
+        it is given, "grid", with a metric "lines", and "histogram" where the runs have nothing else.
     window : int or None
         How many of the last steps are drawn; None is all.
     log_scale : bool or None
@@ -264,14 +265,14 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- what the panel chooses
 
     def _default_view(self, metric: str) -> str:
-        """Returns the default view: histograms if `metric`, or all metrics, have only those, else lines."""
+        """Returns the default view: lines of `metric`, or charts of all metrics; histograms where there are only those."""
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
         for slot in self._slots():
             for part in series_parts(slot.metric, slot.form):
                 kinds[part.form == HISTOGRAM].add(part.metric)
         if metric:
             return "histogram" if metric in kinds[True] else "lines"
-        return "histogram" if kinds[True] and kinds[False] <= kinds[True] else "lines"
+        return "histogram" if kinds[True] and kinds[False] <= kinds[True] else "grid"
 
     def _default_phase(self) -> str:
         """Returns the default phase: train, or eval if modules were called in eval mode alone."""
@@ -285,6 +286,11 @@ class MetricPanel(ModuleKGWidget):
             if value != getattr(self, name):
                 setattr(self, name, value)
                 self._own.add(name)
+
+    @observe("metric")
+    def _show_metric(self, change: Bunch) -> None:
+        """Update the view for another metric, unless the user has set it."""
+        self._choose()
 
     @observe("view", "phase")
     def _mark_chosen(self, change: Bunch) -> None:

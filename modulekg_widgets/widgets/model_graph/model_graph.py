@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Bunch, Dict, List, Unicode, validate
 
 from modulekg_widgets.engine.errors import (
+    CancelledError,
     UnknownAxisError,
     UnknownNameError,
     UnknownPathError,
@@ -39,6 +40,7 @@ from modulekg_widgets.engine.views.schema import Payload
 from modulekg_widgets.engine.views.static_expansion import static_expansion
 from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
+from modulekg_widgets.widgets.shared.progress import display_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +178,12 @@ class ModelGraph(ModelWidget):
         if args is not None or kwargs is not None:
             from modulekg_widgets.engine.views.dataflow_payload import add_trace
 
-            add_trace(payload, modules, model, () if args is None else args, kwargs)
+            before = dict(payload)
+            try:
+                with display_progress(f"Trace of {printable(payload['title'])}"):
+                    add_trace(payload, modules, model, () if args is None else args, kwargs)
+            except CancelledError as error:
+                payload = before | {"error": text(str(error))}
         self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}

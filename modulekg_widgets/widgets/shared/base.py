@@ -93,7 +93,7 @@ class ModuleKGWidget(DOMWidget):
     def open(self) -> None:
         """Open the comm, with messages handled in the subshell that they name."""
         super().open()
-        _use_subshells(self.comm)
+        handle_in_subshells(self.comm)
 
     def close(self) -> None:
         """Close the widget in the kernel and on every page, with its links and its own layout."""
@@ -188,7 +188,7 @@ def main_loop() -> Any:
         return None
 
 
-def _use_subshells(comm: Any) -> None:
+def handle_in_subshells(comm: Any) -> None:
     """Handle messages of pages in the subshell that they name, and so while a cell runs.
 
     From 7.2 on ipykernel leads them to the shell that has last sent on this way, for cells that await an answer. After

@@ -15,6 +15,7 @@ from modulekg_widgets.engine.torch_runtime import model_snapshot
 from modulekg_widgets.engine.torch_runtime.model_snapshot import ModelSnapshot, snapshot_of
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
+from modulekg_widgets.widgets.shared.progress import Progress
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.torch_runtime.modules import Model
@@ -31,8 +32,10 @@ class ModelWidget(ModuleKGWidget):
     """Widget of a model that compares its state after each cell."""
 
     outdated = Unicode("").tag(sync=True)
+    progress = Unicode("").tag(sync=True)  # of a refresh, while it runs
 
     _shown_snapshot: ModelSnapshot | None = None
+    _refreshing: Progress | None = None
 
     def _watch(self, model: object) -> None:
         """Take the present state of `model` as the one that is shown."""
@@ -56,8 +59,8 @@ class ModelWidget(ModuleKGWidget):
         raise NotImplementedError
 
     def set_state(self, sync_data: dict[str, object]) -> None:
-        """Apply changes from a page, except of `outdated`."""
-        super().set_state({name: value for name, value in sync_data.items() if name != "outdated"})
+        """Apply changes from a page, except of `outdated` and `progress`."""
+        super().set_state({name: value for name, value in sync_data.items() if name not in ("outdated", "progress")})
 
     def finish(self) -> bool:
         """Wait for background work; True if there was any."""
@@ -65,8 +68,12 @@ class ModelWidget(ModuleKGWidget):
         return super().finish() or self.outdated != ""
 
     def _handle_custom_msg(self, content: object, buffers: object) -> None:
-        if isinstance(content, Mapping) and content.get("kind") == "refresh":
+        kind = content.get("kind") if isinstance(content, Mapping) else None
+        if kind == "refresh":
             when_idle(self._refresh_shown)
+        elif kind == "cancel_refresh":
+            if self._refreshing is not None:
+                self._refreshing.cancel()
         else:
             super()._handle_custom_msg(content, buffers)
 
@@ -75,10 +82,14 @@ class ModelWidget(ModuleKGWidget):
         if model is None:
             self.outdated = MODEL_DELETED
             return
+        self._refreshing = Progress("Refresh", lambda done: setattr(self, "progress", done))
         try:
-            self._redraw(model)
+            with self._refreshing.observing():
+                self._redraw(model)
         except ModuleKGError as error:
             self.outdated = text(f"{WEIGHTS_CHANGED} It could not be refreshed: {error}")
+        finally:
+            self._refreshing, self.progress = None, ""
 
 
 _watching: weakref.WeakSet[ModelWidget] = weakref.WeakSet()

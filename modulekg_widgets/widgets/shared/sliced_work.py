@@ -12,8 +12,8 @@ from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.widgets.shared.base import main_loop, when_idle
 
 SLICE_SECONDS = 0.1  # seconds; a cell that is run meanwhile, and any message, has its turn after at most one of them
-CANCELLED = "it was cancelled"
-INTERRUPTED = "it was interrupted"
+CANCELLED = "cancelled"
+INTERRUPTED = "interrupted"
 Step = TypeVar("Step")
 
 

@@ -5,8 +5,7 @@ import { exactNumber, shortNumber } from "../shared/base/format";
 import { type Figures, type Forward, shapesText, type Step, type TensorShape, toNum, type Top } from "./payload";
 import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
-
-const NOT_FINITE = "not finite";
+import * as words from "../words/forward";
 
 export class Details extends Part {
   private readonly facts = el("dl", "mkg-facts");
@@ -29,12 +28,12 @@ export class Details extends Part {
     super(host);
     this.verdict.setAttribute("role", "status");
     this.guess.type = "text";
-    this.guess.placeholder = "such as 1, 64, 56, 56";
+    this.guess.placeholder = words.PLACEHOLDER;
     this.guess.autocomplete = "off";
     this.guess.spellcheck = false;
-    const ask = button("mkg-button mkg-forward-check-guess", "Check");
-    const show = button("mkg-button mkg-forward-show", "Show");
-    show.title = "Show the answer";
+    const ask = button("mkg-button mkg-forward-check-guess", words.CHECK);
+    const show = button("mkg-button mkg-forward-show", words.SHOW);
+    show.title = words.SHOW_TITLE;
     this.buildQuestion(ask, show);
     host.append(this.head, this.broken, this.facts, this.question, this.verdict, this.figures, this.note);
     this.disposers.add(
@@ -55,7 +54,7 @@ export class Details extends Part {
 
   private buildQuestion(ask: HTMLElement, show: HTMLElement): void {
     const label = el("label", "mkg-forward-ask");
-    label.append(el("span", "", "Which shape does it give?"), this.guess);
+    label.append(el("span", "", words.QUESTION), this.guess);
     const buttons = el("span", "mkg-forward-answers");
     buttons.append(ask, show);
     this.question.append(label, buttons);
@@ -63,7 +62,7 @@ export class Details extends Part {
 
   private check(): void {
     const verdict = this.quiz.guess(this.step(), this.guess.value);
-    const text = verdict ? verdict.text : "Type the sizes, such as 1, 64, 56, 56.";
+    const text = verdict ? verdict.text : words.NO_SHAPE;
     this.verdict.textContent = verdict?.right ? `${text} ${shapesText(this.step().outputs)}` : text;
     this.verdict.dataset.mkgRight = verdict ? String(verdict.right) : "";
     this.guess.setAttribute("aria-invalid", String(verdict === null));
@@ -71,7 +70,7 @@ export class Details extends Part {
 
   private giveUp(): void {
     this.quiz.giveUp(this.step());
-    this.verdict.textContent = `It is ${shapesText(this.step().outputs)}.`;
+    this.verdict.textContent = words.answer(shapesText(this.step().outputs));
     this.verdict.dataset.mkgRight = "";
   }
 
@@ -82,7 +81,7 @@ export class Details extends Part {
   private show(): void {
     const { forward } = this;
     if (!forward.size) {
-      this.head.textContent = forward.error ?? "No module was called.";
+      this.head.textContent = forward.error ?? words.NO_CALLS;
       for (const part of [this.broken, this.facts, this.question, this.figures]) part.hidden = true;
       return;
     }
@@ -103,13 +102,13 @@ export class Details extends Part {
     this.host.dataset.mkgPath = step.path;
     this.head.replaceChildren(
       nameSpan("mkg-panel-class", step.className),
-      nameSpan("mkg-forward-path mkg-code", step.path || "the model")
+      nameSpan("mkg-forward-path mkg-code", step.path || words.WHOLE_MODEL)
     );
     this.broken.hidden = step.error === null;
     if (step.error === null) return;
     const isInnermost = step.index === this.forward.failed;
     this.broken.replaceChildren(
-      el("strong", "", isInnermost ? "The forward pass broke here: " : "It raised an error: "),
+      el("strong", "", isInnermost ? words.FAILED_HERE : words.RAISED_HERE),
       nameSpan("", step.error)
     );
   }
@@ -117,9 +116,9 @@ export class Details extends Part {
   private showShapes(step: Step, isOpen: boolean): void {
     this.facts.replaceChildren();
     const inputs = this.quiz.showsInput(step) ? step.inputs : null;
-    this.fact("takes", ...shapeSpans(inputs, " shown once the step that gives it is answered"));
-    const several = step.outputs.length > 1 ? ` the first of ${step.outputs.length} tensors is asked` : "";
-    this.fact("gives", ...shapeSpans(isOpen ? step.outputs : null, several));
+    this.fact(words.INPUT, ...shapeSpans(inputs, words.ANSWER_PREVIOUS));
+    const several = step.outputs.length > 1 ? words.firstOf(step.outputs.length) : "";
+    this.fact(words.OUTPUT, ...shapeSpans(isOpen ? step.outputs : null, several));
   }
 
   private fact(term: string, ...values: Node[]): void {
@@ -132,21 +131,20 @@ export class Details extends Part {
   private showFigures(figures: Figures | null, isOpen: boolean): void {
     this.figures.replaceChildren();
     this.figures.hidden = figures === null;
-    this.note.textContent =
-      figures === null && this.step().outputs.length ? "This output has no numbers to sum up." : "";
+    this.note.textContent = figures === null && this.step().outputs.length ? words.NO_FIGURES : "";
     this.note.hidden = this.note.textContent === "";
     if (!figures) return;
     const [min, max, mean, std, zeros, nonFinite, count] = figures;
     const rows: [string, string][] = [
-      ["range", `${short(min)} … ${short(max)}`],
-      ["mean", short(mean)],
-      ["std", short(std)],
-      ["zeros", `${shortNumber(Math.round(1000 * toNum(zeros)) / 10)} %`],
-      ...(nonFinite === 0 ? [] : [[NOT_FINITE, exactNumber(nonFinite)] as [string, string]]),
-      ...(isOpen ? [["elements", exactNumber(count)] as [string, string]] : [])
+      [words.RANGE, `${short(min)} … ${short(max)}`],
+      [words.MEAN, short(mean)],
+      [words.STD, short(std)],
+      [words.ZEROS, `${shortNumber(Math.round(1000 * toNum(zeros)) / 10)} %`],
+      ...(nonFinite === 0 ? [] : [[words.NON_FINITE, exactNumber(nonFinite)] as [string, string]]),
+      ...(isOpen ? [[words.ELEMENTS, exactNumber(count)] as [string, string]] : [])
     ];
     for (const [term, text] of rows) {
-      const pair = el("div", term === NOT_FINITE ? "mkg-forward-not-finite" : "");
+      const pair = el("div", term === words.NON_FINITE ? "mkg-forward-not-finite" : "");
       pair.append(el("dt", "", term), el("dd", "", text));
       this.figures.append(pair);
     }
@@ -159,11 +157,11 @@ function short(value: number | string): string {
 
 function shapeSpans(shapes: readonly TensorShape[] | null, note = ""): HTMLElement[] {
   if (shapes === null) return [el("span", "mkg-forward-hidden", "?"), el("span", "mkg-dim", note)];
-  if (!shapes.length) return [el("span", "mkg-dim", "no tensor")];
+  if (!shapes.length) return [el("span", "mkg-dim", words.NO_TENSOR)];
   return shapes.map(([name, sizes, dtype]) => {
     const line = el("span", "mkg-forward-tensor");
     if (shapes.length > 1) line.append(nameSpan("mkg-dim mkg-code", `${name} `));
-    const text = sizes.length ? sizes.join("×") : "a single number";
+    const text = sizes.length ? sizes.join("×") : words.SCALAR;
     line.append(el("span", "mkg-code", text), " ", el("span", "mkg-dim", dtype));
     return line;
   });
@@ -208,7 +206,7 @@ function fromZero(values: readonly number[]): Span[] {
 }
 
 function placeText(kind: Top[0], index: readonly number[]): string {
-  if (kind === "class") return `class ${index[0]}`;
-  if (kind === "channel") return `channel ${index[0]} at ${index.slice(1).join(", ")}`;
-  return index.length ? `index ${index.join(", ")}` : "value";
+  if (kind === "class") return words.classAt(index[0]);
+  if (kind === "channel") return words.channelAt(index[0], index.slice(1).join(", "));
+  return words.elementAt(index.join(", "));
 }

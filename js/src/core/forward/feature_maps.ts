@@ -9,10 +9,10 @@ import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_fee
 import { type Forward, toNum, type Top } from "./payload";
 import type { RevealedShapes, Quiz } from "./quiz";
 import type { ForwardStore } from "./state";
+import * as words from "../words/forward";
 
 const ON_A_PAGE = 64;
 const IN_A_STRIP = 4096;
-const ASKED = "The pictures and the largest outputs are shown once the shape is found.";
 
 interface Tile {
   readonly element: HTMLElement;
@@ -31,8 +31,8 @@ export class FeatureMaps extends Part {
   private readonly largeHost = el("div", "mkg-forward-large");
   private readonly pager = el("div", "mkg-forward-pager");
   private readonly pageText = el("span", "mkg-dim");
-  private readonly before = button("mkg-button mkg-forward-page-back", "Previous");
-  private readonly after = button("mkg-button mkg-forward-page-next", "Next");
+  private readonly before = button("mkg-button mkg-forward-page-back", words.PREVIOUS);
+  private readonly after = button("mkg-button mkg-forward-page-next", words.FOLLOWING);
   private readonly tiles: Tile[] = [];
   private drawn: MapPage | null = null;
 
@@ -109,7 +109,7 @@ export class FeatureMaps extends Part {
     const answer = step.figures ? feed.get(request) : undefined;
     const isFine = answer !== undefined && "page" in answer;
     const error = answer && "error" in answer ? answer.error : "";
-    const text = !step.figures ? "" : !isOpen ? ASKED : error || (drawn ? "" : this.missing(request));
+    const text = !step.figures ? "" : !isOpen ? words.HIDDEN_PICTURES : error || (drawn ? "" : this.missing(request));
     if (this.message.textContent !== text) this.message.textContent = text;
     this.message.hidden = text === "";
     this.drawHead(drawn, drawn && !isFine && !error ? this.coarse(request) : "");
@@ -117,26 +117,21 @@ export class FeatureMaps extends Part {
 
   /** What the page does not have, and what it waits for. */
   private missing(request: MapsRequest): string {
-    const { sample, page } = request;
-    const what = page ? "the pictures of this page" : sample ? `the pictures of item ${sample}` : "these pictures";
-    if (!this.store.get("connected")) return `${capital(what)} need the kernel, and it is gone.`;
-    if (this.feed.isPostponed(request))
-      return `For ${what} the model has to run again, which it does once the running cell has ended.`;
-    return this.store.get("busy")
-      ? `${capital(what)} come from the kernel, which is busy and has not answered yet.`
-      : `Asking the kernel for ${what} …`;
+    const what = words.pictures(request.page, request.sample);
+    if (!this.store.get("connected")) return words.needKernel(what);
+    if (this.feed.isPostponed(request)) return words.afterCell(what);
+    return this.store.get("busy") ? words.whenFree(what) : words.loading(what);
   }
 
   /** What is missing of pictures that are there. */
   private coarse(request: MapsRequest): string {
-    if (!this.store.get("connected")) return "finer ones need the kernel, and it is gone";
-    if (this.feed.isPostponed(request))
-      return "finer ones once the running cell has ended: the model has to run again for them";
-    return this.store.get("busy") ? "finer ones once the kernel, which is busy, has answered" : "";
+    if (!this.store.get("connected")) return words.FINER_NEED_KERNEL;
+    if (this.feed.isPostponed(request)) return words.FINER_AFTER_CELL;
+    return this.store.get("busy") ? words.FINER_WHEN_FREE : "";
   }
 
   private drawTop(top: Top | null): void {
-    this.topHost.replaceChildren(...(top?.[1].length ? [el("h4", "", "Largest outputs"), topList(top)] : []));
+    this.topHost.replaceChildren(...(top?.[1].length ? [el("h4", "", words.LARGEST), topList(top)] : []));
   }
 
   private drawHead(page: MapPage | null, coarse: string): void {
@@ -148,7 +143,7 @@ export class FeatureMaps extends Part {
     const end = Math.min(first + perPage, total);
     const connected = this.store.get("connected");
     this.pager.hidden = total <= perPage;
-    this.pageText.textContent = `${first}–${end - 1} of ${total}`;
+    this.pageText.textContent = words.ofAll(`${first}–${end - 1}`, total);
     this.before.disabled = !connected || first === 0;
     this.after.disabled = !connected || end >= total;
   }
@@ -170,7 +165,7 @@ export class FeatureMaps extends Part {
       name.textContent = nameOf(page, at);
       range.textContent = rangeOf(page, at);
       press.title = `${nameOf(page, at)}: ${rangeOf(page, at)}`;
-      setAttribute(press, "aria-label", `${nameOf(page, at)}, from ${rangeOf(page, at)}, show large`);
+      setAttribute(press, "aria-label", words.enlarge(nameOf(page, at), rangeOf(page, at)));
       paint(canvas, page, at);
     }
   }
@@ -198,8 +193,8 @@ export class FeatureMaps extends Part {
       return;
     }
     const canvas = el("canvas");
-    setRole(canvas, "img", `${nameOf(page, at)}, from ${rangeOf(page, at)}`);
-    const close = iconButton("mkg-icon-button", "close", "Close");
+    setRole(canvas, "img", words.picture(nameOf(page, at), rangeOf(page, at)));
+    const close = iconButton("mkg-icon-button", "close", words.CLOSE);
     close.addEventListener("click", () => this.closeLarge());
     const caption = el("div", "mkg-forward-large-text");
     caption.append(el("strong", "", nameOf(page, at)), scaleOf(page, at), close);
@@ -221,33 +216,31 @@ export class FeatureMaps extends Part {
 }
 
 function titleOf({ form, total }: MapPage): string {
-  if (form === "channels") return total === 1 ? "1 channel" : `${total} channels`;
-  if (form === "heat") return "Heat map";
-  return form === "strip" ? (total === 1 ? "1 value" : `${total} values`) : "No picture of this output";
+  if (form === "channels") return words.channels(total);
+  if (form === "heat") return words.HEAT_MAP;
+  return form === "strip" ? words.values(total) : words.NO_PICTURE;
 }
 
 function partsOf({ form, sizes, width, height, slice, first, total, ranges }: MapPage): string[] {
   const parts: string[] = [];
-  if (form === "heat") parts.push(`${sizes[0]} rows, ${sizes[1]} columns`);
-  if (form === "strip" && height > 1) parts.push(`rows of ${width} values, from index ${first} on`);
-  if (slice !== null) parts.push(`slice ${slice} of the depth`);
+  if (form === "heat") parts.push(words.rowsAndColumns(sizes[0], sizes[1]));
+  if (form === "strip" && height > 1) parts.push(words.stripRows(width, first));
+  if (slice !== null) parts.push(words.depthSlice(slice));
   if (form !== "strip" && form !== "none" && (sizes[0] !== height || sizes[1] !== width))
-    parts.push(`averaged from ${sizes.join("×")} to ${height}×${width}`);
+    parts.push(words.averaged(sizes.join("×"), `${height}×${width}`));
   if (form === "channels" && ranges.length < Math.min(ON_A_PAGE, total - first))
-    parts.push(`the first ${ranges.length} of them`);
+    parts.push(words.firstShown(ranges.length));
   return parts;
 }
 
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-
 function nameOf({ form, first }: MapPage, at: number): string {
-  return form === "channels" ? `channel ${first + at}` : form === "heat" ? "all values" : "values";
+  return form === "channels" ? words.channel(first + at) : form === "heat" ? words.ALL_VALUES : words.VALUES;
 }
 
 function rangeOf({ ranges }: MapPage, at: number): string {
   const [low, high] = ranges[at].map(toNum);
-  if (Number.isNaN(low)) return "nothing finite";
-  return low === high ? `${shortNumber(low)} throughout` : `${shortNumber(low)} to ${shortNumber(high)}`;
+  if (Number.isNaN(low)) return words.NOTHING_FINITE;
+  return low === high ? words.constant(shortNumber(low)) : words.fromTo(shortNumber(low), shortNumber(high));
 }
 
 /** The colors between the least and the greatest value. */

@@ -46,7 +46,7 @@ describe("Forward", () => {
     });
     (raw.steps as Record<string, unknown>).depth = [0, 1, 2];
     const forward = new Forward(raw);
-    expect([0, 1, 2].map(index => forward.name(index))).toEqual(["the model", "layers", "0"]);
+    expect([0, 1, 2].map(index => forward.name(index))).toEqual(["whole model", "layers", "0"]);
   });
 
   it("tells values of modules from those of the code between them", () => {

@@ -2,6 +2,7 @@
 
 import * as v from "valibot";
 import { shapeText } from "../shared/model/dataflow";
+import * as words from "../words/forward";
 import {
   arrayOf,
   checked,
@@ -188,7 +189,7 @@ export class Forward {
   name(index: number): string {
     const path = this.path(index) ?? "";
     const above = this.parents[index] < 0 ? "" : this.path(this.parents[index]);
-    if (path === "") return "the model";
+    if (path === "") return words.WHOLE_MODEL;
     return above && path.startsWith(`${above}.`) ? path.slice(above.length + 1) : path;
   }
 
@@ -206,9 +207,9 @@ export class Forward {
 
 /** "1×64×56×56", and how many other tensors there are. */
 export function shapesText(shapes: readonly TensorShape[]): string {
-  if (!shapes.length) return "no tensor";
+  if (!shapes.length) return words.NO_TENSOR;
   const first = shapeText(shapes[0][1]);
-  return shapes.length === 1 ? first : `${first} and ${shapes.length - 1} more`;
+  return shapes.length === 1 ? first : words.andMore(first, shapes.length - 1);
 }
 
 /** How many items of the batch the first tensor of a step's output holds. */

@@ -39,7 +39,7 @@ afterEach(() => {
 describe("the list of steps", () => {
   it("has each call with what flows into it", () => {
     show(golden("residual").payload);
-    expect(texts(".mkg-forward-row .mkg-row-name")).toEqual(["the model", "conv", "relu", "relu"]);
+    expect(texts(".mkg-forward-row .mkg-row-name")).toEqual(["whole model", "conv", "relu", "relu"]);
     expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "2×2×2×2", "2×2×2×2"]);
     expect(texts(".mkg-forward-end")).toEqual(["2×2×2×2 and 1 more · output"]);
     expect(find("[role=option][aria-selected=true]").dataset.mkgStep).toBe("0");
@@ -74,10 +74,10 @@ describe("the list of steps", () => {
   it("shows hostile names as they are, and where the pass broke", () => {
     show(golden("stops").payload, { step: 2 });
     expect(find(".mkg-forward-path").textContent).toContain("<img src=x");
-    expect(find(".mkg-forward-error").textContent).toContain("The forward pass broke here: ValueError: <img");
+    expect(find(".mkg-forward-error").textContent).toContain("The forward pass failed here: ValueError: <img");
     expect(host.querySelector("img")).toBeNull();
-    expect(find(".mkg-forward-status").textContent).toContain("raised ValueError");
-    expect(texts(".mkg-forward-end")).toEqual(["it stopped here"]);
+    expect(find(".mkg-forward-status").textContent).toContain("failed: ValueError");
+    expect(texts(".mkg-forward-end")).toEqual(["stopped here"]);
   });
 });
 
@@ -92,20 +92,18 @@ function passOf(notFinite: readonly number[], top: unknown = null): unknown {
 describe("what is not finite", () => {
   it("is marked in words at each step that gives it, and said of the first", () => {
     show(passOf([3, 0, 1200, 0]));
-    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 not finite", "1.20 k not finite"]);
+    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 non-finite", "1.20 k non-finite"]);
     const rows = [...host.querySelectorAll(".mkg-forward-row")];
     expect(rows.map(row => row.classList.contains("mkg-is-broken"))).toEqual([true, false, true, false]);
-    expect(rows[2].getAttribute("aria-label")).toContain("1,200 of the values that it gives are not finite");
-    expect(rows[1].getAttribute("aria-label")).not.toContain("not finite");
-    expect(find(".mkg-forward-status").textContent).toBe(
-      "relu is the first to give values that are not finite: 1,200 of them"
-    );
+    expect(rows[2].getAttribute("aria-label")).toContain("1,200 non-finite output values");
+    expect(rows[1].getAttribute("aria-label")).not.toContain("non-finite");
+    expect(find(".mkg-forward-status").textContent).toBe("First non-finite values: relu (1,200)");
     expect(find(".mkg-forward-not-finite dd").textContent).toBe("3");
   });
 
   it("is said of the innermost module that gave it", () => {
     show(passOf([1, 0, 0, 1])); // the model gives what its last module does
-    expect(find(".mkg-forward-status").textContent).toContain("relu is the first");
+    expect(find(".mkg-forward-status").textContent).toContain("First non-finite values: relu");
   });
 
   it("is not mentioned where all is finite", () => {
@@ -184,7 +182,7 @@ describe("keys and buttons", () => {
     const item = find<HTMLInputElement>(".mkg-forward-sample");
     item.value = "7";
     item.dispatchEvent(new Event("change"));
-    expect([store.get("speed"), store.get("sample"), item.value]).toEqual([10, 1, "1"]);
+    expect([store.get("speed"), store.get("sample"), item.value]).toEqual([10, 1, "2"]);
   });
 });
 
@@ -218,7 +216,7 @@ describe("pictures", () => {
   it("are asked for, and drawn when they come", () => {
     show(golden("residual").payload, { step: 1, sample: 1 });
     expect(sent).toEqual([{ kind: "maps", run: 1, step: 1, sample: 1, page: 0 }]);
-    expect(find(".mkg-forward-message").textContent).toBe("Asking the kernel for the pictures of item 1 …");
+    expect(find(".mkg-forward-message").textContent).toBe("Loading the pictures of sample 2…");
     feed.receive(golden("residual").reply, buffersOf(golden("residual")));
     expect(find(".mkg-forward-pictures").dataset.mkgMaps).toBe("1,1,1,0");
     expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
@@ -247,31 +245,29 @@ describe("pictures", () => {
     show(sample.payload, { step: 1, busy: true }, true, picturesOf(sample, { each, pixels }));
     const [note, message] = [find(".mkg-forward-maps-head + p"), find(".mkg-forward-message")];
     const shown = () => [find(".mkg-forward-pictures").dataset.mkgCoarse, texts(".mkg-forward-map-name").length];
-    const what = "averaged from 9×9 to 2×2 · the first 2 of them";
+    const what = "averaged from 9×9 to 2×2 · first 2 shown";
     expect([note.textContent, message.hidden, shown()]).toEqual([
-      `${what} · finer ones once the kernel, which is busy, has answered`,
+      `${what} · finer pictures when the kernel is free`,
       true,
       ["1,1,0,0", 2]
     ]);
     store.set("busy", false);
     expect(note.textContent).toBe(what);
     feed.receive({ kind: "maps", run: 1, step: 1, sample: 0, page: 0, later: true }, []);
-    expect(note.textContent).toBe(
-      `${what} · finer ones once the running cell has ended: the model has to run again for them`
-    );
+    expect(note.textContent).toBe(`${what} · finer pictures when the running cell ends (the model runs again)`);
     store.set("connected", false);
-    expect(note.textContent).toBe(`${what} · finer ones need the kernel, and it is gone`);
+    expect(note.textContent).toBe(`${what} · finer pictures need the kernel, which is disconnected`);
 
     store.set("connected", true);
     store.set("busy", true);
     store.set("sample", 1);
     expect([message.textContent, shown()]).toEqual([
-      "The pictures of item 1 come from the kernel, which is busy and has not answered yet.",
+      "Kernel busy. Waiting for the pictures of sample 2.",
       [undefined, 0]
     ]);
     feed.receive({ kind: "maps", run: 1, step: 1, sample: 1, page: 0, later: true }, []);
     expect(message.textContent).toBe(
-      "For the pictures of item 1 the model has to run again, which it does once the running cell has ended."
+      "Waiting for the running cell to end. The model then runs again for the pictures of sample 2."
     );
   });
 
@@ -280,7 +276,7 @@ describe("pictures", () => {
     feed.receive(golden("residual").reply, buffersOf(golden("residual")));
     const maps = host.querySelectorAll<HTMLElement>(".mkg-forward-map");
     maps[1].click();
-    expect(find(".mkg-forward-large canvas").getAttribute("aria-label")).toBe("channel 1, from −6 to 0");
+    expect(find(".mkg-forward-large canvas").getAttribute("aria-label")).toBe("channel 1, −6 to 0");
     expect(maps[1].getAttribute("aria-pressed")).toBe("true");
     press(find(".mkg-forward-large button"), "Escape");
     expect(find(".mkg-forward-large").hidden).toBe(true);
@@ -298,7 +294,7 @@ describe("pictures", () => {
     expect(find(".mkg-forward-message").textContent).toBe("the model <b>changed</b>");
     store.set("step", 2);
     store.set("connected", false);
-    expect(find(".mkg-forward-message").textContent).toContain("need the kernel");
+    expect(find(".mkg-forward-message").textContent).toContain("Kernel disconnected");
     expect(host.classList.contains("mkg-is-disconnected")).toBe(true);
     expect(find(".mkg-forward-status").textContent).toContain("disconnected");
     const needing = Array.from(host.querySelectorAll<HTMLButtonElement>("[data-mkg-needs-kernel]"));
@@ -320,14 +316,14 @@ describe("the quiz", () => {
     find<HTMLInputElement>(".mkg-forward-hide").click();
     expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "?", "?"]);
     expect(find(".mkg-forward-details").textContent).not.toMatch(/2×2×2×2|channel|elements/);
-    expect(find(".mkg-forward-controls").textContent).not.toContain("of 0–1");
-    expect(guess("7")).toBe("Not right: it has another number of dimensions.");
-    expect(guess("seven")).toBe("Type the sizes, such as 1, 64, 56, 56.");
-    expect(guess("2 2 2 2")).toBe("Right. 2×2×2×2");
+    expect(find(".mkg-forward-controls").textContent).not.toContain("of 2");
+    expect(guess("7")).toBe("Incorrect: different number of dimensions.");
+    expect(guess("seven")).toBe("Enter the sizes, for example 1, 64, 56, 56.");
+    expect(guess("2 2 2 2")).toBe("Correct. 2×2×2×2");
     expect(find(".mkg-forward-question").hidden).toBe(true);
     expect(texts(".mkg-forward-row .mkg-forward-shape")).toEqual(["2×1×2×2", "2×1×2×2", "2×2×2×2", "?"]);
     expect(texts(".mkg-forward-map-name")).toEqual(["channel 0", "channel 1"]);
-    expect(find(".mkg-forward-score").textContent).toBe("0 right of 1");
+    expect(find(".mkg-forward-score").textContent).toBe("0 of 1 correct");
   });
 
   it("counts, shows an answer, and begins anew", () => {
@@ -335,9 +331,9 @@ describe("the quiz", () => {
     guess("2,2,2,2");
     find(".mkg-forward-next").click();
     find(".mkg-forward-show").click();
-    expect(find(".mkg-forward-verdict").textContent).toBe("It is 2×2×2×2.");
+    expect(find(".mkg-forward-verdict").textContent).toBe("Answer: 2×2×2×2");
     expect(store.get("quiz")).toEqual({ asked: 2, right: 1 });
-    expect(find(".mkg-forward-score").textContent).toBe("1 right of 2");
+    expect(find(".mkg-forward-score").textContent).toBe("1 of 2 correct");
     find(".mkg-forward-restart").click();
     expect(store.get("quiz")).toEqual({ asked: 0, right: 0 });
     expect(find(".mkg-forward-question").hidden).toBe(false);
@@ -346,10 +342,10 @@ describe("the quiz", () => {
 
 describe("what cannot be shown", () => {
   it.each([
-    [{}, "There is nothing to show yet: run the cell."],
-    [{ schema_version: 9, kind: "forward_player" }, "made by another version"],
+    [{}, "Nothing to show yet. Run the cell."],
+    [{ schema_version: 9, kind: "forward_player" }, "Made by another version"],
     [{ ...golden("residual").payload, steps: {} }, "damaged (steps)"],
-    ["<img>", "made by another version"]
+    ["<img>", "Made by another version"]
   ])("is explained by a fixed text", (raw, text) => {
     show(raw);
     expect(host.textContent).toContain(text);

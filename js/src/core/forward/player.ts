@@ -20,9 +20,9 @@ import {
   field,
   checkbox
 } from "../shared/ui/dom";
-import { exactNumber, shortNumber } from "../shared/base/format";
+import { shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
-import { DISCONNECTED, NO_DATA, prepareHost } from "../shared/ui/widget_frame";
+import { prepareHost } from "../shared/ui/widget_frame";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
@@ -32,6 +32,8 @@ import { type RevealedShapes, Quiz } from "./quiz";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import { familyColor } from "../shared/stage/theme";
 import { VirtualList } from "../shared/ui/virtual_list";
+import * as words from "../words/forward";
+import { DISCONNECTED, NO_DATA } from "../words/shared";
 
 export interface ForwardPlayer {
   dispose(): void;
@@ -90,7 +92,7 @@ class Player implements ForwardPlayer {
     bar.append(controls);
     right.append(facts, maps);
     right.tabIndex = 0; // scrolls by keyboard
-    setRole(right, "region", "The current step");
+    setRole(right, "region", words.CURRENT_STEP);
     main.append(left, right);
     this.line.append(this.status);
     this.status.setAttribute("role", "status");
@@ -129,9 +131,9 @@ class Player implements ForwardPlayer {
     const { error, dropped, firstNotFinite } = this.forward;
     const notes = [
       ...(connected ? [] : [DISCONNECTED]),
-      ...(error === null ? [] : [`The forward pass raised ${error}`]),
+      ...(error === null ? [] : [words.failed(error)]),
       ...(firstNotFinite === undefined ? [] : [notFiniteText(this.forward, firstNotFinite)]),
-      ...(dropped ? [`${dropped} further calls are not listed.`] : [])
+      ...(dropped ? [words.notListed(dropped)] : [])
     ];
     this.status.textContent = notes.join(" · ");
     this.line.hidden = notes.length === 0;
@@ -164,8 +166,8 @@ class Player implements ForwardPlayer {
 }
 
 function notFiniteText(forward: Forward, first: number): string {
-  const name = (forward.path(first) || "The model").slice(0, MAX_NAME_LENGTH);
-  return `${name} is the first to give values that are not finite: ${exactNumber(forward.notFinite(first))} of them`;
+  const name = (forward.path(first) || words.WHOLE_MODEL).slice(0, MAX_NAME_LENGTH);
+  return words.firstNonFinite(name, forward.notFinite(first));
 }
 
 /** Whether the key belongs to the control or the scrolled part that has the focus. */
@@ -191,7 +193,7 @@ class Controls extends Part {
   private readonly samples = el("span", "mkg-label");
   private readonly hide = el("input", "mkg-forward-hide");
   private readonly score = el("span", "mkg-forward-score");
-  private readonly restart = button("mkg-link mkg-forward-restart", "Start again");
+  private readonly restart = button("mkg-link mkg-forward-restart", words.RESTART);
   private readonly buttons: Record<"first" | "back" | "next" | "last", HTMLButtonElement>;
 
   constructor(
@@ -202,19 +204,20 @@ class Controls extends Part {
   ) {
     super(host);
     host.classList.add("mkg-forward-controls");
-    setRole(host, "toolbar", "Forward pass");
+    setRole(host, "toolbar", words.CONTROLS);
     this.buttons = {
-      first: this.mover("first", "First step", () => 0),
-      back: this.mover("back", "One step back", step => step - 1),
-      next: this.mover("next", "Next step", step => step + 1),
-      last: this.mover("last", "Last step", () => forward.size - 1)
+      first: this.mover("first", words.FIRST, () => 0),
+      back: this.mover("back", words.BACK, step => step - 1),
+      next: this.mover("next", words.NEXT, step => step + 1),
+      last: this.mover("last", words.LAST, () => forward.size - 1)
     };
     this.slider.type = "range";
     this.slider.min = "0";
     this.slider.max = String(Math.max(0, forward.size - 1));
-    this.slider.setAttribute("aria-label", "Step");
+    this.slider.setAttribute("aria-label", words.STEP);
     this.sample.type = "number";
-    this.sample.min = "0";
+    this.sample.min = "1";
+    this.sample.title = words.SAMPLE_TITLE;
     this.sample.dataset.mkgNeedsKernel = "";
     this.hide.type = "checkbox";
     this.build();
@@ -232,15 +235,15 @@ class Controls extends Part {
     const moves = box("mkg-forward-moves", first, back, this.play, next, last);
     const quiz = box(
       "mkg-forward-quiz",
-      checkbox("mkg-forward-check", this.hide, "Hide shapes"),
+      checkbox("mkg-forward-check", this.hide, words.HIDE_SHAPES),
       this.score,
       this.restart
     );
     this.host.append(
       moves,
       box("mkg-forward-where", this.slider, this.place),
-      field("mkg-forward-field", "Speed", this.speed),
-      field("mkg-forward-field", "Item", this.sample, this.samples),
+      field("mkg-forward-field", words.SPEED, this.speed),
+      field("mkg-forward-field", words.SAMPLE, this.sample, this.samples),
       quiz
     );
     this.disposers.add(addWindowButtons(this.host));
@@ -276,9 +279,8 @@ class Controls extends Part {
 
   private setSample(): void {
     this.typed.cancel();
-    const item = Number(this.sample.value);
-    if (this.sample.value !== "" && Number.isInteger(item) && item >= 0)
-      this.store.set("sample", Math.min(item, this.items() - 1));
+    const place = Number(this.sample.value); // from 1 on; "" is 0
+    if (Number.isInteger(place) && place > 0) this.store.set("sample", Math.min(place, this.items()) - 1);
     this.show();
   }
 
@@ -295,8 +297,8 @@ class Controls extends Part {
     for (const element of [first, back]) setAttribute(element, "aria-disabled", String(isFirst));
     for (const element of [next, last]) setAttribute(element, "aria-disabled", String(isLast));
     this.slider.value = String(step);
-    this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${forward.size}`);
-    this.place.textContent = `step ${forward.size ? step + 1 : 0} of ${forward.size}`;
+    this.slider.setAttribute("aria-valuetext", words.stepOf(step + 1, forward.size));
+    this.place.textContent = words.stepOf(forward.size ? step + 1 : 0, forward.size);
     this.showPlaying(store.get("playing"));
     this.showSpeed(store.get("speed"));
     this.showItems();
@@ -304,17 +306,17 @@ class Controls extends Part {
   }
 
   private showPlaying(playing: boolean): void {
-    const title = playing ? "Pause" : "Play";
+    const title = playing ? words.PAUSE : words.PLAY;
     if (this.play.getAttribute("aria-label") === title) return;
     this.play.setAttribute("aria-label", title);
-    this.play.title = `${title} (space)`;
+    this.play.title = words.withSpaceKey(title);
     this.play.replaceChildren(icon(playing ? "pause" : "play"));
   }
 
   private showSpeed(speed: number): void {
     const speeds = SPEEDS.includes(speed) ? SPEEDS : [...SPEEDS, speed].sort((a, b) => a - b);
     if (this.speed.options.length !== speeds.length || this.speed.value !== String(speed))
-      this.speed.replaceChildren(...speeds.map(one => option(String(one), `${one} / s`)));
+      this.speed.replaceChildren(...speeds.map(one => option(String(one), words.perSecond(one))));
     this.speed.value = String(speed);
   }
 
@@ -322,16 +324,16 @@ class Controls extends Part {
   private showItems(): void {
     const items = this.items();
     const isHidden = this.forward.size > 0 && !this.quiz.showsOutput(this.forward.step(this.store.get("step")));
-    this.sample.max = isHidden ? "" : String(items - 1);
-    this.sample.value = String(this.store.get("sample"));
-    this.samples.textContent = isHidden || items === 1 ? "" : `of 0–${items - 1}`;
+    this.sample.max = isHidden ? "" : String(items);
+    this.sample.value = String(this.store.get("sample") + 1);
+    this.samples.textContent = isHidden || items === 1 ? "" : words.ofSamples(items);
     this.sample.disabled = !this.store.get("connected") || (items === 1 && !isHidden);
   }
 
   private showQuiz(): void {
     const { asked, right } = this.store.get("quiz");
     this.hide.checked = this.store.get("hideShapes");
-    this.score.textContent = asked ? `${right} right of ${asked}` : "";
+    this.score.textContent = asked ? words.score(right, asked) : "";
     this.restart.hidden = asked === 0;
   }
 }
@@ -360,7 +362,7 @@ class StepList {
     private readonly quiz: Quiz,
     found: RevealedShapes
   ) {
-    setRole(this.list, "listbox", "Steps of the forward pass");
+    setRole(this.list, "listbox", words.STEPS);
     this.rows = new VirtualList(
       this.list,
       { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, below: 1 },
@@ -430,7 +432,7 @@ class StepList {
   }
 
   private fill(element: HTMLElement, step: Step, edge: string): void {
-    const name = step.path || "the model";
+    const name = step.path || words.WHOLE_MODEL;
     const line = el("span", "mkg-forward-edge");
     line.append(el("span", "mkg-forward-shape", edge));
     const head = el("span", "mkg-forward-module");
@@ -443,11 +445,11 @@ class StepList {
     );
     if (step.error !== null) head.append(el("span", "mkg-row-mark", "!"));
     const notFinite = this.forward.notFinite(step.index);
-    if (notFinite > 0) head.append(el("span", "mkg-row-mark", `${shortNumber(notFinite)} not finite`));
-    const takes = edge === HIDDEN ? "its input is hidden" : `takes ${edge}`;
-    const broke = step.error === null ? "" : ", it raised an error";
-    const values = notFinite === 0 ? "" : `, ${exactNumber(notFinite)} of the values that it gives are not finite`;
-    setAttribute(element, "aria-label", `${name}, ${step.className}, ${takes}${values}${broke}`);
+    if (notFinite > 0) head.append(el("span", "mkg-row-mark", words.nonFinite(shortNumber(notFinite))));
+    const input = edge === HIDDEN ? words.INPUT_HIDDEN : words.input(edge);
+    const broke = step.error === null ? "" : words.RAISED;
+    const values = notFinite === 0 ? "" : words.nonFiniteOutputs(notFinite);
+    setAttribute(element, "aria-label", `${name}, ${step.className}, ${input}${values}${broke}`);
     element.classList.toggle("mkg-is-broken", step.error !== null || notFinite > 0);
     element.title = [name, step.className].join("\n").slice(0, MAX_TITLE_LENGTH);
     element.replaceChildren(line, head);
@@ -462,7 +464,7 @@ class StepList {
     if (!this.forward.size) return;
     const root = this.forward.step(0);
     const shape = this.quiz.showsOutput(root) ? shapesText(root.outputs) : HIDDEN;
-    const text = this.forward.error === null ? `${shape} · output` : "it stopped here";
+    const text = this.forward.error === null ? words.output(shape) : words.STOPPED;
     if (this.end.textContent === text) return;
     const line = el("span", "mkg-forward-edge");
     line.append(el("span", "mkg-forward-shape", text));

@@ -53,13 +53,13 @@ describe("Quiz", () => {
     const { quiz, forward, store } = quizOn();
     expect(quiz.guess(forward.step(1), "2, 2, 2, 3")).toEqual({
       right: false,
-      text: "Not right: 3 of the 4 sizes are."
+      text: "Incorrect: 3 of 4 sizes match."
     });
-    expect(quiz.guess(forward.step(1), "9, 9, 9, 9")?.text).toBe("Not right: none of the sizes is.");
-    expect(quiz.guess(forward.step(1), "2, 2")?.text).toBe("Not right: it has another number of dimensions.");
+    expect(quiz.guess(forward.step(1), "9, 9, 9, 9")?.text).toBe("Incorrect: 0 of 4 sizes match.");
+    expect(quiz.guess(forward.step(1), "2, 2")?.text).toBe("Incorrect: different number of dimensions.");
     expect(quiz.guess(forward.step(1), "what?")).toBeNull();
     expect(store.get("quiz")).toEqual({ asked: 1, right: 0 });
-    expect(quiz.guess(forward.step(1), "2, 2, 2, 2")).toEqual({ right: true, text: "Right." });
+    expect(quiz.guess(forward.step(1), "2, 2, 2, 2")).toEqual({ right: true, text: "Correct." });
     expect(store.get("quiz")).toEqual({ asked: 1, right: 0 });
     quiz.guess(forward.step(2), "(2,2,2,2)");
     expect(store.get("quiz")).toEqual({ asked: 2, right: 1 });

@@ -2,6 +2,7 @@
 
 import type { Forward, Step, TensorShape } from "./payload";
 import type { ForwardStore } from "./state";
+import * as words from "../words/forward";
 
 type Verdict = { readonly right: boolean; readonly text: string };
 
@@ -81,7 +82,7 @@ export class Quiz {
     const right = isSame(sizes, step.outputs[0][1]);
     this.count(step.value, right);
     if (right) this.found.show(step.value);
-    return { right, text: right ? "Right." : hint(sizes, step.outputs[0]) };
+    return { right, text: right ? words.RIGHT : hint(sizes, step.outputs[0]) };
   }
 
   /** Show the answer; without a guess before, it counts as one that was not right. */
@@ -120,7 +121,6 @@ function isSame(a: readonly number[], b: readonly number[]): boolean {
 }
 
 function hint(sizes: readonly number[], [, answer]: TensorShape): string {
-  if (sizes.length !== answer.length) return "Not right: it has another number of dimensions.";
-  const right = sizes.filter((size, i) => size === answer[i]).length;
-  return right ? `Not right: ${right} of the ${answer.length} sizes are.` : "Not right: none of the sizes is.";
+  if (sizes.length !== answer.length) return words.OTHER_DIMENSIONS;
+  return words.sizesRight(sizes.filter((size, i) => size === answer[i]).length, answer.length);
 }

@@ -17,8 +17,13 @@ import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion"
 import type { FileActions } from "../panel/file_panel";
 import { ModulePanel } from "../panel/module_panel";
 import type { GraphStore } from "../shared/model/graph_store";
+import { SidePanes } from "../shared/ui/side_panes";
 import { InstanceStrip } from "./parts/instance_strip";
 import { TreeView } from "../tree/tree_view";
+
+// of the width: two thirds are left to the canvas
+const SHARES = { left: 0.16, right: 0.19, both: 0.31 };
+const FILE_SHARES = { left: 0.3, right: 0.23, both: 0.4 }; // names of tensors are long, and the graph is small
 
 export interface ModelGraph {
   dispose(): void;
@@ -112,10 +117,15 @@ class MountedGraph implements ModelGraph {
       "status"
     ].map(slot);
     const bar = box("mkg-bar", toolbar, exports);
-    const centre = box("mkg-centre", this.stage, legend, strip);
-    const main = box("mkg-main", box("mkg-left", tree, this.dock), centre, box("mkg-right", panel));
+    const centre = box("mkg-centre", this.stage, legend);
+    const main = el("div", "mkg-main");
+    const [left, right] = [box("mkg-left", tree, this.dock), box("mkg-right", strip, panel)];
+    const usual = h.payload.file ? FILE_SHARES : SHARES;
+    const panes = new SidePanes(main, left, centre, right, h.payload.file ? "file" : "graph", usual);
     this.host.replaceChildren(bar, error, file, breadcrumb, main, status);
+    panes.measure();
     const parts = [
+      panes,
       new Toolbar(toolbar, h, store),
       new ExportMenu(exports, h, store, { graph: () => this.graph }),
       new TraceNotice(error, h),

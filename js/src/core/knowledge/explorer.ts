@@ -24,6 +24,7 @@ import { ExplorerPanel } from "./side/explorer_panel";
 import type { ExplorerStore } from "./data/state";
 import { ExplorerToolbar } from "./toolbar";
 import { type ExplorerView, TableView } from "./tables/table_view";
+import { SidePanes } from "../shared/ui/side_panes";
 import { KnowledgeTree, ResultList } from "./side/tree";
 import type { MapItem, MapPicture } from "./data/map_items";
 
@@ -73,6 +74,7 @@ const STEPS = new Map<string, readonly [number, number]>([
   ["ArrowUp", [0, -1]]
 ]);
 const MARKS = ["drawn", "analysis"];
+const SHARES = { left: 0.2, right: 0.23, both: 0.34 }; // of the width
 
 export function createKnowledgeExplorer(
   host: HTMLElement,
@@ -94,6 +96,7 @@ class Explorer implements KnowledgeExplorer {
   private readonly left = el("div", "mkg-left");
   private readonly dock = el("div"); // of the minimap: beside the canvas, where it covers nothing
   private readonly offer = el("div", "mkg-offer");
+  private readonly panes: SidePanes;
   private readonly tree: KnowledgeTree;
   private readonly results: ResultList;
   private readonly legend: ExplorerLegend;
@@ -117,8 +120,10 @@ class Explorer implements KnowledgeExplorer {
     ].map(slot);
     this.left.append(tree, results, this.dock);
     const right = box("mkg-right", panel);
-    const main = box("mkg-main", this.left, box("mkg-centre", this.stage, legend), right);
+    const main = el("div", "mkg-main");
+    this.panes = new SidePanes(main, this.left, box("mkg-centre", this.stage, legend), right, "explorer", SHARES);
     host.replaceChildren(box("mkg-bar", toolbar), main, status);
+    this.panes.measure();
     this.tree = new KnowledgeTree(tree, data, store, { open: id => this.open(id), narrow: item => this.narrow(item) });
     this.results = new ResultList(results, data, store);
     this.legend = new ExplorerLegend(legend, data, store);
@@ -128,7 +133,7 @@ class Explorer implements KnowledgeExplorer {
       first: () => this.results.step()
     });
     const line = new StatusLine(status, store, this.counts);
-    const parts = [this.tree, this.results, this.legend, line, bar, new ExplorerPanel(panel, data, store)];
+    const parts = [this.panes, this.tree, this.results, this.legend, line, bar, new ExplorerPanel(panel, data, store)];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
     this.listen();
     this.showView(kept);
@@ -207,7 +212,7 @@ class Explorer implements KnowledgeExplorer {
     const [tree, results] = Array.from(this.left.children) as HTMLElement[];
     tree.hidden = isSearched;
     results.hidden = !isSearched;
-    this.left.hidden = this.store.get("view") !== "graph";
+    this.panes.leaveAway("left", this.store.get("view") !== "graph");
   }
 
   private drawn(picture: MapPicture): void {

@@ -103,15 +103,15 @@ describe("the rows of blocks", () => {
   it("say what each has, and fold those that lie in others", () => {
     const { find, line } = shown();
     const cells = [...line("block").querySelectorAll("th, td")].map(({ textContent }) => textContent);
-    expect(cells).toEqual(["block", "40", "600", "0.5", "stays"]);
+    expect(cells).toEqual(["block", "40", "600", "0.5", "Keep"]);
     expect(line("block.conv2").hidden).toBe(true);
     const fold = line("block").querySelector("button.mkg-mask-block-fold") as HTMLButtonElement;
     fold.click();
     expect([line("block.conv2").hidden, fold.getAttribute("aria-expanded")]).toEqual([false, "true"]);
-    expect(line("block.conv2").textContent).toBe("conv240480–stays");
+    expect(line("block.conv2").textContent).toBe("conv240480–Keep");
     expect(line("block.conv2").querySelector(".mkg-mask-name")?.getAttribute("aria-label")).toBe("block.conv2");
     expect(find(".mkg-mask-blocks thead").textContent).toContain("block influence");
-    expect(find(".mkg-mask-blocks-heading").textContent).toBe("2 blocks can go as a whole, 1 inside of these");
+    expect(find(".mkg-mask-blocks-heading").textContent).toBe("2 blocks can be removed as a whole, 1 nested");
   });
 
   it("are switched by a click, and those in them with them", async () => {
@@ -120,20 +120,20 @@ describe("the rows of blocks", () => {
     await flush();
     expect(line("block.conv2").hidden).toBe(false); // what goes is seen
     expect(toggle("block.conv2").getAttribute("aria-pressed")).toBe("true");
-    expect(row(1).querySelector(".mkg-mask-away")?.textContent).toBe("goes with block.conv2");
+    expect(row(1).querySelector(".mkg-mask-away")?.textContent).toBe("Removed with block.conv2");
     toggle("block").click();
     await flush();
-    expect(toggle("block").textContent).toBe("goes");
+    expect(toggle("block").textContent).toBe("Remove");
     expect([toggle("block.conv2").textContent, toggle("block.conv2").getAttribute("aria-disabled")]).toEqual([
-      "goes with block",
+      "Removed with block",
       "true"
     ]);
     toggle("block.conv2").click();
     expect([own.notice, own.data?.blocks.removed]).toEqual([
-      "block.conv2 goes with block: put that back first.",
+      "block.conv2 is removed with block. Restore block first.",
       [OUTER]
     ]);
-    expect(find(".mkg-mask-dropped").textContent).toBe("1 block goes");
+    expect(find(".mkg-mask-dropped").textContent).toBe("1 block removed");
     toggle("block").click();
     await flush();
     expect(own.data?.blocks.removed).toEqual([INNER]);
@@ -144,7 +144,7 @@ describe("the rows of blocks", () => {
     own.remove(OUTER, true);
     await flush();
     click(strip(1), 3);
-    expect([dropped(own)[1], own.notice]).toEqual([[], "conv2.weight[0] goes with block: put that back first."]);
+    expect([dropped(own)[1], own.notice]).toEqual([[], "conv2.weight[0] is removed with block. Restore block first."]);
     expect(strip(1).getAttribute("aria-readonly")).toBe("true");
   });
 
@@ -163,7 +163,7 @@ describe("the rows of blocks", () => {
     const { store, line, find } = shown();
     store.set("query", "conv2");
     expect([line("block").hidden, line("block.conv2").hidden]).toEqual([true, false]);
-    expect(find(".mkg-search-count").textContent).toBe("1 of 3 blocks, 2 of 3 axes");
+    expect(find(".mkg-search-count").textContent).toBe("1 of 3 blocks, 2 of 3 groups");
     store.set("query", "nothing");
     expect([find(".mkg-mask-blocks").hidden, find(".mkg-mask-empty").hidden]).toEqual([true, false]);
     store.set("query", "");
@@ -199,7 +199,7 @@ describe("the rows of blocks", () => {
     own.remove(OUTER, true);
     await flush();
     find(".mkg-mask-cut").click();
-    expect(find(".mkg-mask-dialog-title").textContent).toBe("Cut 1 index on 1 axis and 1 block?");
+    expect(find(".mkg-mask-dialog-title").textContent).toBe("Cut 1 channel in 1 group and 1 block?");
   });
 
   it("show hostile paths as text", () => {

@@ -31,7 +31,7 @@ describe("without data of the user", () => {
   it("one line says what to pass, and the ratio stands where it always stood", async () => {
     const { host, find } = await shown({}, null);
     expect(find(".mkg-mask-estimate").textContent).toBe(
-      "Pass MaskEditor batches= and loss= to see here what each ratio costs."
+      "Pass batches= and loss= to MaskEditor to see the loss at each ratio."
     );
     expect(find(".mkg-mask-toolbar .mkg-mask-ratio")).not.toBeNull();
     expect([find(".mkg-mask-trial").hidden, host.querySelector(".mkg-mask-curve")]).toEqual([true, null]);
@@ -46,17 +46,14 @@ describe("the curve", () => {
     expect([curve.hidden, curve.tabIndex, curve.getAttribute("role")]).toEqual([false, 0, "slider"]);
     expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M46 .*(L[\d.]+ [\d.]+){90}$/);
     expect(find(".mkg-mask-estimate-text").textContent).toContain(
-      "Sum: loss ±0 at 100.0 % of FLOPsThe sum of what each index costs alone, on 4 batches: together they " +
-        "usually cost more."
+      "Sum: loss ±0 at 100.0 % of FLOPsSum of single channels on 4 batches; removing them together usually costs more."
     );
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
     expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of FLOPs");
-    expect(curve.getAttribute("aria-valuetext")).toBe(
-      "ratio 0.5: 19.6 % of the FLOPs left, sum of single indices +5.38"
-    );
+    expect(curve.getAttribute("aria-valuetext")).toBe("ratio 0.5: 19.6 % of FLOPs left, sum of single channels +5.38");
     expect(curve.getAttribute("aria-valuenow")).toBe("0.5");
   });
 
@@ -75,7 +72,7 @@ describe("the curve", () => {
     const { find } = await shown();
     const curve = find(".mkg-mask-curve");
     curve.dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 40 }));
-    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0 % of the FLOPs left, sum of single indices ±0");
+    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0 % of FLOPs left, sum of single channels ±0");
     expect(find(".mkg-mask-tip").hidden).toBe(false);
     curve.dispatchEvent(new MouseEvent("pointerleave"));
     expect(find(".mkg-mask-tip").hidden).toBe(true);
@@ -142,7 +139,7 @@ describe("the measured loss", () => {
     session.setMeasured({ base: 0.037, revision: 0, loss: 0.037 });
     await settle(40);
     expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0 % of FLOPs");
-    expect(find(".mkg-mask-estimate-source").textContent).toContain("together they usually cost more");
+    expect(find(".mkg-mask-estimate-source").textContent).toContain("together usually costs more");
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
@@ -181,7 +178,7 @@ describe("the measured loss", () => {
     await settle(40);
     expect(host.querySelectorAll(".mkg-mask-curve-dots circle")).toHaveLength(2);
     expect(find(".mkg-mask-curve-measured").getAttribute("d")).toMatch(/^M46 .*L.*L/);
-    expect(find(".mkg-mask-sense").textContent).toBe("Renew");
+    expect(find(".mkg-mask-sense").textContent).toBe("Update");
     find(".mkg-mask-curve").dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 253 }));
     expect(find(".mkg-mask-tip").textContent).not.toContain("measured"); // there none is near
     store.set("scope", "global");
@@ -198,7 +195,7 @@ describe("the measured loss", () => {
   it("is on a square-root scale, which is said, with a value in between", async () => {
     const { find, host } = await shown();
     const labels = texts(host, ".mkg-mask-curve-label");
-    expect(labels).toContain("rise of the loss, square-root scale");
+    expect(labels).toContain("loss increase, square-root scale");
     expect(labels.slice(0, 3)).toEqual(["0", expect.stringMatching(/^\+/), expect.stringMatching(/^\+/)]);
     const [middle, most] = labels.slice(1, 3).map(Number);
     expect(middle).toBeCloseTo(most / 4, 1);
@@ -222,14 +219,14 @@ describe("a row", () => {
   it("says what its axis costs", async () => {
     const { row, session } = await shown();
     const cost = (axis: number) => row(axis).querySelector(".mkg-mask-cost") as HTMLElement;
-    expect([cost(0).textContent, cost(1).textContent]).toEqual(["+0.188 an index", "+1.1 an index"]);
+    expect([cost(0).textContent, cost(1).textContent]).toEqual(["+0.188 per channel", "+1.1 per channel"]);
     session.begin();
     session.paint(0, [0, 2], true);
     session.commit();
     await settle(40);
     expect(cost(0).textContent).toBe("loss +0.375");
     expect(cost(0).title).toBe(
-      "Estimated rise of the loss: the 2 that go +0.375, +0.188 each, the sum of single ones, which together usually cost more; one of its indices alone +0.188 on average"
+      "Estimated loss increase: +0.375 for 2 channels removed (+0.188 each); removing them together usually costs more. Single channel: +0.188 on average"
     );
     session.setIncreases(new DataView(new ArrayBuffer(0)));
     await settle(40);
@@ -326,7 +323,7 @@ describe("recalibration", () => {
       null,
       null
     ]);
-    expect(find(".mkg-mask-trial").textContent).toContain("no statistics to recalibrate");
+    expect(find(".mkg-mask-trial").textContent).toContain("no running statistics");
   });
 
   it("is in what is asked before a cut", async () => {
@@ -341,7 +338,7 @@ describe("recalibration", () => {
     find(".mkg-mask-cancel").click();
     store.set("recalibrating", true);
     find(".mkg-mask-cut").click();
-    expect(find(".mkg-mask-dialog").textContent).toContain("Then its running statistics are renewed from the batches.");
+    expect(find(".mkg-mask-dialog").textContent).toContain("Running statistics are then recomputed from the batches.");
     expect(strip(0)).not.toBeNull();
   });
 });

@@ -30,9 +30,9 @@ describe("createMaskEditor", () => {
   it("says when there is nothing, and shows what comes then", () => {
     const { host, session } = mount();
     session.load({}, undefined, undefined, 0);
-    expect(host.querySelector("[role=alert]")?.textContent).toContain("run the cell");
+    expect(host.querySelector("[role=alert]")?.textContent).toContain("Run the cell");
     session.load({ schema_version: 9 }, undefined, undefined, 0);
-    expect(host.querySelector("[role=alert]")?.textContent).toContain("restart the kernel");
+    expect(host.querySelector("[role=alert]")?.textContent).toContain("Restart the kernel");
     expect(host.querySelector("[role=alert]")?.textContent).toContain("the same version where JupyterLab runs");
   });
 
@@ -95,7 +95,7 @@ describe("the pointer", () => {
   it("tells what a cell is", () => {
     const { find, strip } = mount();
     point(strip(0), "pointermove", 2);
-    expect(find(".mkg-mask-tip").textContent).toBe("index 2 of 4, importance 2, stays");
+    expect(find(".mkg-mask-tip").textContent).toBe("channel 2 of 4, importance 2, kept");
     point(strip(0), "pointerleave", 2);
     expect(find(".mkg-mask-tip").hidden).toBe(true);
   });
@@ -106,13 +106,13 @@ describe("the keyboard", () => {
     const { session, strip } = mount();
     strip(0).focus();
     press(strip(0), "ArrowRight");
-    expect(spoken(strip(0))).toBe("index 1 of 4, importance 1, stays");
+    expect(spoken(strip(0))).toBe("channel 1 of 4, importance 1, kept");
     press(strip(0), " ");
     expect(dropped(session)[0]).toEqual([1]);
     strip(0).blur();
     press(strip(0), "End");
     expect(strip(0).getAttribute("aria-activedescendant")).toBe(strip(0).querySelector("[role=option]")?.id);
-    expect(spoken(strip(0))).toBe("index 3 of 4, importance 1, stays");
+    expect(spoken(strip(0))).toBe("channel 3 of 4, importance 1, kept");
   });
 
   it("selects a range that space toggles", () => {
@@ -132,7 +132,7 @@ describe("the keyboard", () => {
     press(strip(0), "ArrowRight");
     press(strip(0), "ArrowDown");
     expect(document.activeElement).toBe(strip(1));
-    expect(spoken(strip(1))).toContain("index 1 of 10");
+    expect(spoken(strip(1))).toContain("channel 1 of 10");
     press(strip(1), "ArrowUp");
     press(strip(0), "ArrowUp");
     expect(document.activeElement).toBe(strip(0));
@@ -171,7 +171,7 @@ describe("rows", () => {
   it("have a slider, one message when it is let go", async () => {
     const { session, channel, row } = mount();
     const slider = row(0).querySelector<HTMLInputElement>(".mkg-mask-slider") as HTMLInputElement;
-    expect([slider.max, slider.getAttribute("aria-valuetext")]).toEqual(["3", "0 of 4 go"]);
+    expect([slider.max, slider.getAttribute("aria-valuetext")]).toEqual(["3", "0 of 4 removed"]);
     slide(slider, 1);
     slide(slider, 2);
     expect([dropped(session)[0], channel.sent.length]).toEqual([[1, 3], 0]);
@@ -200,7 +200,7 @@ describe("rows", () => {
     input.dispatchEvent(new Event("input"));
     await settle(150);
     expect([store.get("query"), shown()]).toEqual(["BLOCK", ["1"]]);
-    expect(find(".mkg-search-count").textContent).toBe("1 of 3 axes");
+    expect(find(".mkg-search-count").textContent).toBe("1 of 3 groups");
     store.set("query", "nowhere");
     expect([shown(), find(".mkg-mask-empty").hidden]).toEqual([[], false]);
     press(input, "Escape");

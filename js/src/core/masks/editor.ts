@@ -4,7 +4,7 @@ import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, NO_DATA, prepareHost, showMessage } from "../shared/ui/widget_frame";
+import { clearHost, drawOrShowError, prepareHost, showMessage } from "../shared/ui/widget_frame";
 import { watchTheme } from "../shared/stage/theme";
 import { Actions } from "./panels/actions";
 import { CellLegend } from "./cells/cell_legend";
@@ -16,6 +16,8 @@ import type { PlanData } from "./draft/plan_data";
 import { ReportView, TrialView } from "./panels/report_view";
 import { AxisList } from "./rows/axis_list";
 import type { Session } from "./session/session";
+import * as words from "../words/masks";
+import { NO_DATA } from "../words/shared";
 
 export interface MaskEditor {
   dispose(): void;
@@ -49,7 +51,7 @@ function mounted(host: HTMLElement, session: Session, store: EditorStore): MaskE
   delete host.dataset.mkgReady;
   const draw = () => session.data && new Editor(host, session, session.data, store);
   if (!session.data) showMessage(host, session.problem || NO_DATA);
-  return drawOrShowError(host, draw, "This editor cannot be drawn.") ?? { dispose: () => clearHost(host) };
+  return drawOrShowError(host, draw, words.NOT_DRAWN) ?? { dispose: () => clearHost(host) };
 }
 
 class Editor implements MaskEditor {

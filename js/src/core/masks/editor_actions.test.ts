@@ -36,7 +36,7 @@ describe("the counters", () => {
     expect(shown("params").querySelector(".mkg-mask-amount")?.textContent).toBe("148 → 111");
     expect(shown("params").querySelector(".mkg-mask-change")?.textContent).toBe("−25.0 %");
     expect([shown("flops").dataset.mkgAfter, shown("bytes").dataset.mkgAfter]).toEqual(["360", "524"]);
-    expect(find(".mkg-mask-dropped").textContent).toBe("1 index of 1 axis goes");
+    expect(find(".mkg-mask-dropped").textContent).toBe("1 channel in 1 group removed");
   });
 
   it("say when FLOPs are approximate", () => {
@@ -112,7 +112,7 @@ describe("the question before a cut", () => {
     const dialog = find("[role=dialog]");
     expect(dialog.getAttribute("aria-modal")).toBe("true");
     expect(document.getElementById(dialog.getAttribute("aria-labelledby") ?? "")?.textContent).toBe(
-      "Cut 1 index on 1 axis?"
+      "Cut 1 channel in 1 group?"
     );
     expect(dialog.textContent).toMatch(/148 → 111.*may correct.*Undo cut/s);
     expect(document.activeElement).toBe(find(".mkg-mask-cancel"));
@@ -123,7 +123,7 @@ describe("the question before a cut", () => {
     const { find, session } = await edited();
     session.setReport(REPORT);
     find(".mkg-mask-cut").click();
-    expect(find("[role=dialog]").textContent).toMatch(/148 → 100.*dry run of this draft/s);
+    expect(find("[role=dialog]").textContent).toMatch(/148 → 100.*Sizes from the dry run/s);
   });
 
   it("keeps the focus, and is gone with Escape", async () => {
@@ -166,7 +166,7 @@ describe("the dry run", () => {
     session.setReport(REPORT);
     await settle(40);
     expect(find(".mkg-mask-found").textContent).toBe(
-      "Dry run: it runs, 1 correction. " +
+      "Dry run passed with 1 correction. " +
         "Parameters 148 → 100 (−32.4 %), FLOPs 560 → 300 (−46.4 %), Bytes 672 B → 400 B (−40.5 %)"
     );
     const details = find(".mkg-mask-details");
@@ -186,7 +186,7 @@ describe("the dry run", () => {
     press(strip(0), "ArrowRight");
     press(strip(0), "ArrowRight");
     expect(strip(0).querySelector("[role=option]")?.textContent).toBe(
-      "index 2 of 4, importance 2, goes, the dry run keeps it"
+      "channel 2 of 4, importance 2, removed, kept by the dry run"
     );
   });
 
@@ -198,7 +198,7 @@ describe("the dry run", () => {
     click(strip(1), 0);
     await settle(40);
     expect(find(".mkg-mask-report").classList.contains("mkg-is-stale")).toBe(true);
-    expect(find(".mkg-mask-report-head").textContent).toContain("of an earlier draft");
+    expect(find(".mkg-mask-report-head").textContent).toContain("Outdated");
   });
 
   it("says why a draft does not run", async () => {
@@ -213,11 +213,23 @@ describe("the dry run", () => {
 
   it("says what to do before there is one", async () => {
     const { find, strip } = mount();
-    expect(find(".mkg-mask-hint").textContent).toContain("Nothing goes yet");
+    expect(find(".mkg-mask-hint").textContent).toContain("No channels selected");
     expect(find(".mkg-mask-details").hidden).toBe(true);
     click(strip(0), 1);
     await settle(40);
     expect(find(".mkg-mask-hint").textContent).toContain("Check");
+  });
+
+  it("leaves the place to what a cut has done, and says what can follow", async () => {
+    const { find, session, store } = mount();
+    store.set("stage", "cut");
+    session.receive({ type: "done", action: "cut", text: "Cut: parameters 148 → 111" });
+    await settle(40);
+    expect(find(".mkg-mask-hint").textContent).toBe("");
+    expect(find(".mkg-mask-dropped").textContent).toBe("No more channels selected");
+    session.say("");
+    await settle(40);
+    expect(find(".mkg-mask-hint").textContent).toContain("Select more channels, or undo the cut");
   });
 });
 
@@ -247,7 +259,7 @@ describe("what a button came to", () => {
     session.check();
     await settle(40);
     expect(find(".mkg-mask-found").textContent).not.toContain("checking");
-    expect(find(".mkg-mask-note").textContent).toBe("checking…");
+    expect(find(".mkg-mask-note").textContent).toBe("Checking…");
     expect(channel.types()).toContain("check");
     session.receive({ type: "done", action: "check", text: "" });
     await settle(40);

@@ -10,6 +10,7 @@ import { Tooltip } from "../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../shared/base/canvas";
 import { sample } from "../shared/stage/color";
 import { mix } from "../shared/stage/theme";
+import * as words from "../words/metrics";
 
 export interface HistogramCell {
   readonly label: string;
@@ -89,12 +90,12 @@ export class Histograms {
 
   private controls(): HTMLElement {
     const bar = el("div", "mkg-metric-histogram-bar");
-    this.mode.append(option("one", "one step"), option("ridge", "all steps"));
-    this.mode.setAttribute("aria-label", "Steps shown");
+    this.mode.append(option("one", words.ONE_STEP), option("ridge", words.ALL_STEPS));
+    this.mode.setAttribute("aria-label", words.STEPS_SHOWN);
     this.slider.type = "range";
     this.slider.min = "0";
     this.slider.step = "1";
-    this.slider.setAttribute("aria-label", "Step");
+    this.slider.setAttribute("aria-label", words.STEP_SLIDER);
     bar.append(this.mode, this.slider, this.said);
     return bar;
   }
@@ -108,7 +109,8 @@ export class Histograms {
     this.slider.max = String(Math.max(0, last));
     const at = this.place();
     this.slider.value = String(Math.max(0, at));
-    const text = at < 0 ? "" : `step ${stepText(this.steps[at])}${at === last ? " (latest)" : ""}`;
+    const step = at < 0 ? "" : words.stepAt(stepText(this.steps[at]));
+    const text = at >= 0 && at === last ? words.latest(step) : step;
     this.said.textContent = text;
     this.slider.setAttribute("aria-valuetext", text);
   }
@@ -156,7 +158,7 @@ export class Histograms {
     }));
     picture.cells.forEach((cell, i) => this.paintCell(context, cell, this.boxes[i], picture));
     const names = picture.cells.map(({ label }) => label).join(", ");
-    this.canvas.setAttribute("aria-label", `Histograms of ${names || "no module"}`);
+    this.canvas.setAttribute("aria-label", words.histogramsOf(names));
   }
 
   private paintCell(
@@ -171,16 +173,12 @@ export class Histograms {
     const plot = plotBox(box, isRidge);
     const item = this.itemOf(cell);
     const style = { theme, color: cell.color, log };
-    if (isRidge) paintTitle(context, box, cell.label, `${items.length} steps`, theme);
+    if (isRidge) paintTitle(context, box, cell.label, words.stepCount(items.length), theme);
     else paintTitle(context, box, cell.label, item ? sampleNote(item) : "", theme);
     if (!domain || (!isRidge && (!item || !isDrawable(item)))) {
       context.textAlign = "center";
       context.fillStyle = theme.muted;
-      context.fillText(
-        item ? "no finite values at this step" : "no values yet",
-        plot.x + plot.width / 2,
-        plot.y + plot.height / 2
-      );
+      context.fillText(item ? words.NOT_FINITE : words.NO_VALUES, plot.x + plot.width / 2, plot.y + plot.height / 2);
       return;
     }
     if (isRidge) paintRidge(context, plot, ridgeItems(items, plot.height), domain, style);
@@ -211,11 +209,11 @@ export class Histograms {
       return;
     }
     const [from, to] = binEnds(item, bin);
-    const rows = [{ name: `${valueText(from)} to ${valueText(to)}`, value: exactNumber(item.counts[bin]) }];
+    const rows = [{ name: words.binRange(valueText(from), valueText(to)), value: exactNumber(item.counts[bin]) }];
     this.tip.show(
       event.clientX - area.left,
       event.clientY - area.top,
-      `${cell.label} · step ${stepText(item.step)}`,
+      words.cellAt(cell.label, stepText(item.step)),
       rows,
       [sampleNote(item)]
     );
@@ -459,6 +457,6 @@ export function valueAt(plot: Box, { low, high }: Domain, x: number): number {
 /** How many values were counted, where that is not all of them. */
 export function sampleNote({ total, sampled }: Histogram): string {
   return sampled < total
-    ? `sample of ${shortNumber(sampled)} of ${shortNumber(total)}`
-    : `${shortNumber(total)} values`;
+    ? words.sampleOf(shortNumber(sampled), shortNumber(total))
+    : words.valueCount(shortNumber(total));
 }

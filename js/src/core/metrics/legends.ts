@@ -15,14 +15,15 @@ import {
 } from "../shared/ui/dom";
 import { ABOVE, BELOW, type HeatPicture } from "./heat/heat_layout";
 import { valueText, stepText } from "./base/value_axis";
+import * as words from "../words/metrics";
 import type { ColorRule, PanelStore } from "./base/state";
 import { type ChartLine, readingAt } from "./lines/chart_picture";
 
 const RAMP_STEPS = 48;
 const RULES: readonly [ColorRule, string][] = [
-  ["robust", "without outliers"],
-  ["full", "all values"],
-  ["row", "each row by itself"]
+  ["robust", words.WITHOUT_OUTLIERS],
+  ["full", words.ALL_VALUES],
+  ["row", words.PER_ROW]
 ];
 
 export class HeatLegend {
@@ -34,20 +35,20 @@ export class HeatLegend {
   private readonly lower = cap("M6 0 6 10 0 5Z", sample(0));
   private readonly upper = cap("M0 0 0 10 6 5Z", sample(1));
   private readonly ramp = el("span", "mkg-legend-ramp");
-  private readonly broken = key(swatch(NOT_FINITE_COLOR), "NaN or infinite");
-  private readonly empty = key(swatch("transparent"), "no value");
-  private readonly above = key(el("span", "mkg-metric-beyond", "▲"), "row with values above the colors");
-  private readonly below = key(el("span", "mkg-metric-beyond", "▼"), "row with values below the colors");
-  private readonly named = key(el("b", "", "name"), "row that differs most");
+  private readonly broken = key(swatch(NOT_FINITE_COLOR), words.NAN_KEY);
+  private readonly empty = key(swatch("transparent"), words.NO_VALUE);
+  private readonly above = key(el("span", "mkg-metric-beyond", "▲"), words.ABOVE_KEY);
+  private readonly below = key(el("span", "mkg-metric-beyond", "▼"), words.BELOW_KEY);
+  private readonly named = key(el("b", "", words.NAME_KEY), words.UNUSUAL_KEY);
 
   constructor(
     host: HTMLElement,
     private readonly store: PanelStore
   ) {
     host.classList.add("mkg-metric-legend", "mkg-metric-heat-legend");
-    setRole(host, "group", "Color legend");
+    setRole(host, "group", words.COLOR_LEGEND);
     this.rule.append(...RULES.map(([value, text]) => option(value, text)));
-    this.rule.setAttribute("aria-label", "Colors");
+    this.rule.setAttribute("aria-label", words.COLORS);
     this.ramp.append(rampPicture());
     const scale = el("span", "mkg-metric-scale");
     scale.append(this.low, this.lower, this.ramp, this.upper, this.high);
@@ -63,12 +64,12 @@ export class HeatLegend {
   }
 
   draw({ scale, named, theme }: HeatPicture): void {
-    const { least, greatest, words, beyond, byRow, broken } = scale;
+    const { least, greatest, text, beyond, byRow, broken } = scale;
     const isKnown = least <= greatest;
     const has = (flag: number) => beyond.some(flags => (flags & flag) !== 0);
-    setText(this.low, !isKnown ? "–" : byRow ? "row’s least" : valueText(least));
-    setText(this.high, !isKnown ? "–" : byRow ? "row’s greatest" : valueText(greatest));
-    setText(this.words, words);
+    setText(this.low, !isKnown ? "–" : byRow ? words.ROW_LOW : valueText(least));
+    setText(this.high, !isKnown ? "–" : byRow ? words.ROW_HIGH : valueText(greatest));
+    setText(this.words, text);
     this.rule.value = this.store.get("colors");
     this.above.hidden = !has(ABOVE);
     this.below.hidden = !has(BELOW);
@@ -141,7 +142,7 @@ export class LineLegend {
     private readonly store: PanelStore
   ) {
     host.classList.add("mkg-metric-legend");
-    setRole(host, "group", "Lines and their values");
+    setRole(host, "group", words.LEGEND);
     host.append(this.head, this.list);
     const leave = () => store.set("pointed", null);
     this.disposers.add(listen(host, "mouseleave", leave), listen(host, "focusout", leave), () =>
@@ -153,13 +154,13 @@ export class LineLegend {
     this.disposers.dispose();
   }
 
-  /** `words` say why these lines and no others. */
-  draw(lines: readonly ChartLine[], words: string): void {
+  /** `text` says why these lines and no others. */
+  draw(lines: readonly ChartLine[], text: string): void {
     this.lines = lines;
-    if (this.head.textContent !== words) this.head.textContent = words;
-    this.head.hidden = words === "";
+    setText(this.head, text);
+    this.head.hidden = text === "";
     const built = JSON.stringify(
-      lines.map(({ label, color, dash, width, reason }) => [label, color, dash, width, reason])
+      lines.map(({ label, color, dash, isSelected, reason }) => [label, color, dash, isSelected, reason])
     );
     if (built !== this.built) {
       this.built = built;
@@ -180,10 +181,10 @@ export class LineLegend {
     this.items = this.lines.map(line => {
       const element = button("mkg-metric-legend-item", "");
       const value = el("span", "mkg-metric-legend-value");
-      const isSelected = line.module === store.get("selected");
+      const { isSelected } = line;
       const reason = line.reason ? [el("span", "mkg-metric-legend-reason", `(${line.reason})`)] : [];
       element.append(keyLine(line.color, line.dash, isSelected), ...nameParts(line), ...reason, value);
-      element.title = [`${line.label}: click to select the module`, line.reason].filter(Boolean).join("\n");
+      element.title = [words.pick(line.label), line.reason].filter(Boolean).join("\n");
       setAttribute(element, "aria-pressed", String(isSelected));
       const point = () => store.set("pointed", line.series);
       element.addEventListener("mouseenter", point);
@@ -208,9 +209,9 @@ export class LineLegend {
       const reading = this.step === null ? null : readingAt(line, this.step);
       const shown = reading ? reading.value : last < 0 ? null : data.values[last];
       const text = shown === null ? "–" : valueText(shown);
-      if (value.textContent !== text) value.textContent = text;
+      setText(value, text);
       const at = reading ? reading.step : last < 0 ? Number.NaN : data.steps[last];
-      value.title = `at step ${stepText(at)}`;
+      value.title = words.atStep(stepText(at));
     });
   }
 }

@@ -13,7 +13,7 @@ import {
   twelve,
   useMetricPage
 } from "../../testing/metric_page";
-import { numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
+import { type EntryRow, numbers, panelPayload, series, until, type Parts } from "../../testing/metrics";
 import { OTHER_VERSION } from "../shared/base/schema";
 import { MAX_SERIES } from "./data/metric_data";
 
@@ -33,7 +33,7 @@ useMetricPage();
 describe("the frame", () => {
   it("says what it waits for, and draws when values come", async () => {
     await rendered({}, {});
-    expect(find(".mkg-metric-waiting").textContent).toMatch(/^Waiting for values/);
+    expect(find(".mkg-metric-waiting").textContent).toMatch(/^No values yet/);
     expect(host().dataset.mkgId).toBeTruthy();
     receive(twelve());
     await until(() => expect(host().dataset.mkgPoints).toBe("80"));
@@ -82,10 +82,10 @@ describe("the frame", () => {
   });
 
   it.each([
-    ["nothing", {}, "There is nothing to show yet: run the cell."],
+    ["nothing", {}, "Nothing to show yet. Run the cell."],
     ["another version", { ...panelPayload(), schema_version: 2 }, OTHER_VERSION],
     ["another widget", { ...panelPayload(), kind: "model" }, OTHER_VERSION],
-    ["damaged data", { ...panelPayload(), runs: [1] }, "This widget's data is damaged (runs): run the cell again."]
+    ["damaged data", { ...panelPayload(), runs: [1] }, "Widget data is damaged (runs). Run the cell again."]
   ])("explains %s", (_, payload, text) => {
     open({}, payload);
     expect(find("[role=alert]").textContent).toBe(text);
@@ -125,7 +125,7 @@ describe("the frame", () => {
 
   it("says when the runs have ended, and how far they came", async () => {
     await rendered({}, { ...twelve(), ended: [0] });
-    expect(find(".mkg-status-text").textContent).toBe("The run has ended.");
+    expect(find(".mkg-metric-state").textContent).toBe("Ended");
     expect(find(".mkg-metric-counts").textContent).toBe("step 9 · 3 metrics");
   });
 
@@ -146,6 +146,7 @@ describe("the picture", () => {
     await rendered({ metric: "Loss" }, { ...parts, points: [...(parts.points ?? []), [12, series(10, step => step)]] });
     choose(".mkg-metric-view", "heatmap");
     await until(() => expect(find(".mkg-metric-title").textContent).toBe("WeightNorm"));
+    expect(page.store.get("metric")).toBe("Loss"); // which the other views show still
     choose(".mkg-metric-select", "Loss");
     await until(() => expect(host().querySelector(".mkg-metric-heatmap")).toBeNull());
     expect([page.store.get("metric"), page.store.get("view")]).toEqual(["Loss", "lines"]);
@@ -156,14 +157,12 @@ describe("the picture", () => {
     await rendered({ view: "heatmap" }, { ...twelve(), points });
     const log = find<HTMLInputElement>(".mkg-metric-log");
     expect([log.checked, page.store.get("logScale")]).toEqual([true, null]);
-    expect(find(".mkg-metric-legend-words").textContent).toBe(
-      "logarithmic colors from the least to the greatest value"
-    );
+    expect(find(".mkg-metric-legend-words").textContent).toBe("Log color scale");
     log.click();
-    await until(() => expect(find(".mkg-metric-legend-words").textContent).toMatch(/^linear colors/));
+    await until(() => expect(find(".mkg-metric-legend-words").textContent).toMatch(/^Linear color scale/));
     expect([log.checked, page.store.get("logScale")]).toEqual([false, false]);
     choose(".mkg-metric-colors", "row");
-    await until(() => expect(find(".mkg-metric-legend-words").textContent).toContain("rows cannot be compared"));
+    await until(() => expect(find(".mkg-metric-legend-words").textContent).toContain("do not compare rows"));
   });
 
   it("stops while paused, while values keep coming, and then shows all", async () => {
@@ -202,38 +201,66 @@ describe("the picture", () => {
     const points = series(10, step => (step < 2 ? -step : step === 5 ? NaN : step));
     await rendered({ logScale: true }, { entries: numbers("Loss", [""]), points: [[0, points]] });
     expect(find(".mkg-metric-remarks").textContent).toBe(
-      "2 values ≤ 0 have no place on the logarithmic scale and are left out. 1 value is NaN or infinite: a gap in the line, marked × (NaN), ∧ (∞) or ∨ (−∞) at the edge."
+      "2 values ≤ 0 cannot be shown on the log scale and are left out. 1 value is NaN or infinite: × NaN, ∧ infinite, ∨ negative infinite."
     );
     find<HTMLInputElement>(".mkg-metric-log").click();
-    await until(() => expect(find(".mkg-metric-remarks").textContent).not.toContain("logarithmic"));
+    await until(() => expect(find(".mkg-metric-remarks").textContent).not.toContain("log scale"));
   });
 
   it("says when there are more series than it holds", async () => {
     const modules = Array.from({ length: MAX_SERIES }, (_, i) => `m${i}`);
     await rendered({}, { entries: numbers("WeightNorm", modules), points: [[0, [[0, 1]]]] });
-    expect(find(".mkg-metric-remarks").textContent).toContain("at most 4,000 series");
+    expect(find(".mkg-metric-remarks").textContent).toContain("The panel holds 4,000 series.");
   });
 
+  const strokes = (name: string) =>
+    all(".mkg-metric-legend-item").map(item => item.querySelector("line")?.getAttribute(name));
+
   it("compares runs by their dash, with one color for a module", async () => {
+    const entries = [...numbers("Norm", ["a", "b"], 0), ...numbers("Norm", ["a", "b"], 1)];
+    const points = entries.map((_, i): [number, [number, number][]] => [i, series(3, step => step + i)]);
+    await rendered({}, { entries, points }, ["base", "big"]);
+    const [a, b] = strokes("stroke");
+    expect(a).not.toBe(b);
+    expect(strokes("stroke")).toEqual([a, b, a, b]);
+    expect(strokes("stroke-dasharray")).toEqual(["none", "none", "7 4", "7 4"]);
+    expect(texts(".mkg-metric-name")).toEqual(["a", "b", "a", "b"]);
+    expect(texts(".mkg-metric-suffix")).toEqual([" · base", " · base", " · big", " · big"]);
+  });
+
+  it("gives the runs of one number colors of their own", async () => {
     const entries = [...numbers("Loss", [""], 0), ...numbers("Loss", [""], 1)];
-    await rendered(
-      {},
-      {
-        entries,
-        points: [
-          [0, series(3, step => step)],
-          [1, series(3, step => step)]
-        ]
-      },
-      ["base", "big"]
-    );
-    const strokes = all(".mkg-metric-legend-item").map(item => item.querySelector("line"));
-    expect(strokes.map(line => line?.getAttribute("stroke"))).toEqual(
-      Array(2).fill(strokes[0]?.getAttribute("stroke"))
-    );
-    expect(strokes.map(line => line?.getAttribute("stroke-dasharray"))).toEqual(["none", "7 4"]);
-    expect(texts(".mkg-metric-name")).toEqual(["whole model", "whole model"]);
+    const points = entries.map((_, i): [number, [number, number][]] => [i, series(3, step => step + i)]);
+    await rendered({}, { entries, points }, ["base", "big"]);
+    expect(new Set(strokes("stroke")).size).toBe(2);
+    expect(strokes("stroke-dasharray")).toEqual(["none", "7 4"]);
     expect(texts(".mkg-metric-suffix")).toEqual([" · base", " · big"]);
+  });
+
+  it("joins series of the same values to one line, which has the names of all", async () => {
+    const entries = numbers("Norm", ["a", "b", "c", "d", "e"]);
+    const value = (i: number) => series(5, step => (i < 2 ? step : i < 4 ? step + 1 : step / 2));
+    await rendered({}, { entries, points: entries.map((_, i) => [i, value(i)]) });
+    expect(texts(".mkg-metric-legend-item")).toEqual(["a = b4", "c = d5", "e2"]);
+    expect(new Set(strokes("stroke")).size).toBe(3);
+    expect(find(".mkg-metric-module-count").textContent).toBe("5 of 5 modules shown");
+    page.store.set("selected", "d");
+    page.store.set("modules", ["a", "b", "c", "d", "e"]);
+    await until(() => expect(texts("[aria-pressed=true]")).toContain("c = d5"));
+    receive({ points: [[1, [[5, 9]]]] }); // they are no longer the same
+    await until(() => expect(texts(".mkg-metric-legend-item")).toEqual(["a4", "b9", "c = d5", "e2"]));
+  });
+
+  it("has no color twice, and counts calls and modules apart", async () => {
+    const modules = Array.from({ length: 12 }, (_, i) => `m${i}`);
+    const entries = modules.flatMap(module =>
+      [0, 1, 2].map((call): EntryRow => [0, module, "Norm", call, "train", "number"])
+    );
+    await rendered({}, { entries, points: entries.map((_, i) => [i, series(4, step => step + i)]) });
+    expect(strokes("stroke").length).toBe(6);
+    expect(new Set(strokes("stroke")).size).toBe(6);
+    expect(find(".mkg-metric-legend-head").textContent).toBe("2 most unusual of 12 modules · 6 calls (× median)");
+    expect(find(".mkg-metric-module-count").textContent).toBe("2 of 12 modules shown · 6 calls");
   });
 
   it("chooses the phase", async () => {

@@ -21,7 +21,7 @@ import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../sha
 import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
-import { hasLayers, metricOf, chosenModules, matchesQuery, kindOf, runName } from "./data/selection";
+import { metricOf, chosenModules, matchesQuery, kindOf, runName } from "./data/selection";
 import { alertMessage, type AlertMark, type MetricData } from "./data/metric_data";
 import { FrameScheduler } from "./base/frame_scheduler";
 import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
@@ -29,11 +29,12 @@ import { type PanelPayload, readPanel } from "./data/payload";
 import { Picker } from "./picker";
 import type { Source } from "./pictures";
 import { pictureToPng } from "./downloads";
-import type { PanelState, PanelStore, PanelView } from "./base/state";
+import type { PanelState, PanelStore } from "./base/state";
 import { PanelStatus, PanelToolbar } from "./toolbar";
 import { createView, type Outcome, type View } from "./views";
 import { counted } from "../shared/base/format";
 import { stepText } from "./base/value_axis";
+import * as words from "../words/metrics";
 
 export interface MetricPanel {
   dispose(): void;
@@ -66,13 +67,14 @@ export function createMetricPanel(
   prepareHost(host, "metric-panel");
   const payload = readOrShowError(host, raw, readPanel);
   const draw = () => payload && new Panel(host, payload, data, colors, store);
-  return drawOrShowError(host, draw, "This panel cannot be drawn.") ?? { dispose: () => clearHost(host, ...MARKS) };
+  return drawOrShowError(host, draw, words.UNDRAWABLE) ?? { dispose: () => clearHost(host, ...MARKS) };
 }
 
 class Panel implements MetricPanel {
   private readonly disposers = new Disposers();
   private readonly title = el("div", "mkg-metric-title");
-  private readonly reset = button("mkg-button mkg-metric-reset", "Show all steps", "Undo the zoom (double click)");
+  private readonly reset = button("mkg-button mkg-metric-reset", words.SHOW_ALL, words.SHOW_ALL_HELP);
+  private readonly back = button("mkg-button mkg-metric-back", words.BACK, words.BACK_HELP);
   private readonly stage = el("div", "mkg-metric-stage");
   private readonly legendSlot = el("div", "mkg-metric-legend-slot");
   private readonly remarks = el("div", "mkg-metric-remarks");
@@ -102,13 +104,13 @@ class Panel implements MetricPanel {
       el("div", `mkg-slot mkg-metric-slot-${name}`)
     );
     this.waiting = new EmptyState(text => store.set("notice", text));
+    this.status = new PanelStatus(status, data, store, payload.runs.length);
     this.build(toolbar, picker, alerts, status);
     this.pacer = new FrameScheduler(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
     this.picker = new Picker(picker, data, store);
     this.alerts = new AlertList(alerts, data, store);
-    this.status = new PanelStatus(status, data, store);
     this.toolbar = new PanelToolbar(toolbar, store, {
-      view: view => this.chooseView(view),
+      view: view => store.set("view", view),
       csv: () => this.saveCsv(),
       png: () => void this.savePng()
     });
@@ -128,7 +130,8 @@ class Panel implements MetricPanel {
   }
 
   private build(toolbar: HTMLElement, picker: HTMLElement, alerts: HTMLElement, status: HTMLElement): void {
-    const head = box("mkg-metric-head", this.title, this.reset);
+    this.back.prepend(icon("back"));
+    const head = box("mkg-metric-head", this.back, this.title, this.reset, this.status.state);
     const centre = box("mkg-metric-centre", head, this.stage, this.legendSlot, this.remarks);
     this.said.setAttribute("role", "status");
     this.remarks.setAttribute("role", "note");
@@ -146,7 +149,7 @@ class Panel implements MetricPanel {
     this.disposers.add(
       data.onChange(() => this.changed()),
       store.on(DRAWN_FROM, () => this.redraw()),
-      store.on(["metric", "view"], () => this.store.set("step", null)),
+      store.on("metric", () => this.store.set("step", null)),
       store.on("paused", () => {
         this.freeze();
         this.redraw();
@@ -154,6 +157,7 @@ class Panel implements MetricPanel {
       store.on("pointed", () => this.view?.point(store.get("pointed"))),
       store.on("connected", () => this.followKernel()),
       listen(this.reset, "click", () => this.showAll()),
+      listen(this.back, "click", () => this.goBack()),
       watchTheme(() => {
         this.theme = undefined;
         this.redraw();
@@ -189,12 +193,16 @@ class Panel implements MetricPanel {
       );
   }
 
-  private chooseView(view: PanelView): void {
-    const { data, store } = this;
-    const metric = store.get("metric");
-    // a number of the whole run would be one stripe: the heat map chooses a metric of layers
-    if (view === "heatmap" && data.index("numbers", metric) && !hasLayers(data, metric)) store.set("metric", "");
-    store.set("view", view);
+  /** To the charts of all metrics, at the one that was seen. */
+  private goBack(): void {
+    const metric = metricOf(this.data, this.store);
+    this.store.set("view", "grid");
+    const focus = () => {
+      const cards = [...this.stage.querySelectorAll<HTMLElement>(".mkg-metric-card")];
+      const card = cards.find(({ dataset }) => dataset.mkgMetric === metric) ?? cards[0];
+      card?.querySelector("button")?.focus();
+    };
+    requestAnimationFrame(() => requestAnimationFrame(focus)); // once they are drawn
   }
 
   private showAll(): void {
@@ -235,14 +243,16 @@ class Panel implements MetricPanel {
     this.stage.replaceChildren(chart, this.waiting.element);
     this.legendSlot.replaceChildren(legend);
     const say = (text: string) => void (this.said.textContent = text);
-    this.view = createView(kind, { chart, legend, say }, { store: this.store });
+    this.view = createView(kind, { chart, legend, say }, this.store);
     return this.view;
   }
 
   private showAround({ remarks, held, last, isEmpty, label }: Outcome, source: Source): void {
     this.mark("data-mkg-points", held);
     this.mark("data-mkg-last", last);
-    setText(this.title, metricOf(this.data, this.store));
+    const isGrid = this.store.get("view") === "grid";
+    setText(this.title, isGrid ? words.GRID : metricOf(this.data, this.store));
+    this.back.hidden = isGrid || this.data.isEmpty;
     this.waiting.show(isEmpty ? emptyStateText(this.data, this.store) : null);
     this.stage.classList.toggle("mkg-is-empty", isEmpty);
     this.legendSlot.hidden = isEmpty;
@@ -277,10 +287,10 @@ class Panel implements MetricPanel {
       const [legend, ramp] = [this.view?.legend() ?? [], this.view?.ramp() ?? null];
       const blob = canvas && (await pictureToPng({ title, canvas, legend, ramp, notes, theme }));
       if (blob) saveFile(blob, this.file("png"));
-      this.store.set("notice", blob ? "" : "The picture is not drawn yet: try again in a moment.");
+      this.store.set("notice", blob ? "" : words.NOT_DRAWN);
     } catch {
       // what went wrong may contain names from the model, so the text is fixed
-      this.store.set("notice", "The PNG file could not be made.");
+      this.store.set("notice", words.PNG_FAILED);
     }
   }
 
@@ -301,33 +311,10 @@ interface EmptyStateText {
   readonly code: string; // "" where nothing is to be written
 }
 
-const NOTHING: EmptyStateText = {
-  text: "Waiting for values: they appear with the first step that is recorded. The training tells the monitor its steps:",
-  code: `with monitor:
-    for step, batch in enumerate(batches):
-        ...  # forward, backward and the optimizer's step
-        monitor.track(step)`
-};
-const HISTOGRAMS: EmptyStateText = {
-  text: "No metric has recorded histograms yet. Ask the monitor for some, here of every 20th step:",
-  code: `monitor = mk.Monitor(model, {"*": [
-    ["WeightHistogram", "linear(20)"],
-    ["OutputHistogram", "linear(20)"],
-]})`
-};
-const LAYERS: EmptyStateText = {
-  text: "A heat map has one row for each layer, and no layer has been measured yet. Ask the monitor for a metric of layers:",
-  code: `monitor = mk.Monitor(model, {"*": ["OutputGradSndNorm", "OutputSndNorm"]})`
-};
-const PHASES: Readonly<Record<string, string>> = {
-  eval: `model.train(False)  # what model.eval does
-with torch.no_grad():
-    model(batch)
-monitor.track(step)`,
-  train: `model.train()
-loss_of(model(batch)).backward()
-monitor.track(step)`
-};
+const NOTHING: EmptyStateText = { text: words.NO_STEP, code: words.NO_STEP_CODE };
+const HISTOGRAMS: EmptyStateText = { text: words.NO_HISTOGRAMS, code: words.HISTOGRAMS_CODE };
+const LAYERS: EmptyStateText = { text: words.NO_LAYERS, code: words.LAYERS_CODE };
+const PHASES: Readonly<Record<string, string>> = { eval: words.EVAL_CODE, train: words.TRAIN_CODE };
 
 function emptyStateText(data: MetricData, store: PanelStore): EmptyStateText {
   const view = store.get("view");
@@ -335,23 +322,16 @@ function emptyStateText(data: MetricData, store: PanelStore): EmptyStateText {
   const phase = store.get("phase");
   if (data.isEmpty) return NOTHING;
   const index = data.index(kindOf(view), metric);
-  if (!index && metric) return ofMetric(metric);
+  if (!index && metric) return { text: words.NO_METRIC, code: words.metricCode(metric) };
   if (!index && view === "histogram") return HISTOGRAMS;
   if (!index) return view === "heatmap" ? LAYERS : NOTHING;
   const query = store.get("query");
   const isSearched = view === "heatmap" && query !== "";
   if (isSearched && !chosenModules(data, store).modules.some(module => matchesQuery(module, query)))
-    return { text: "No module that is drawn matches the search.", code: "" };
+    return { text: words.NOT_FOUND, code: "" };
   const hasPhase = index.series.some(series => phase === "both" || data.entries[series]?.phase === phase);
   if (hasPhase) return NOTHING;
-  const text = `Waiting for values in the ${phase} phase: so far there are none of this metric. A pass in it is measured, too:`;
-  return { text, code: PHASES[phase] ?? "" };
-}
-
-/** A metric that was chosen by name and has not come. */
-function ofMetric(metric: string): EmptyStateText {
-  const text = "No values of this metric so far. If the monitor was not asked for it:";
-  return { text, code: `monitor = mk.Monitor(model, {"*": [${JSON.stringify(metric)}]})` };
+  return { text: words.noPhase(phase), code: PHASES[phase] ?? "" };
 }
 
 const COPIED_FOR = 1500; // ms
@@ -362,7 +342,7 @@ class EmptyState {
   private readonly disposers = new Disposers();
   private readonly text = el("p", "mkg-metric-waiting-text");
   private readonly code = el("code");
-  private readonly copy = button("mkg-button mkg-metric-copy", "Copy", "Copy these lines");
+  private readonly copy = button("mkg-button mkg-metric-copy", words.COPY, words.COPY_HELP);
   private readonly box = el("div", "mkg-metric-waiting-code");
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -394,7 +374,7 @@ class EmptyState {
 
   private async take(notify: (text: string) => void): Promise<void> {
     const done = await copyText(this.code.textContent ?? "");
-    notify(done ? "Copied." : "The browser did not allow copying.");
+    notify(done ? words.COPIED : words.COPY_REFUSED);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => notify(""), COPIED_FOR);
   }
@@ -417,8 +397,8 @@ class AlertList extends Part {
   ) {
     super(host);
     host.classList.add("mkg-metric-alert-box");
-    setRole(host, "group", "Alerts");
-    this.list.setAttribute("aria-label", "Alerts, the latest first");
+    setRole(host, "group", words.ALERTS);
+    this.list.setAttribute("aria-label", words.ALERTS_LATEST);
     this.heading.setAttribute("role", "status");
     host.append(this.heading, this.list, this.more);
     host.hidden = true;
@@ -436,15 +416,17 @@ class AlertList extends Part {
       .sort((a, b) => b.step - a.step)
       .slice(0, MAX_ROWS);
     this.list.replaceChildren(...latest.map(alert => this.entry(alert, runs)));
-    this.more.textContent = alertCount > latest.length ? `The latest ${MAX_ROWS} are listed.` : "";
+    this.more.textContent = alertCount > latest.length ? words.latestAlerts(MAX_ROWS) : "";
   }
 
   private entry(alert: AlertMark, runs: readonly string[]): HTMLElement {
     const entry = el("li");
     const element = button("mkg-metric-alert", "");
-    const place = [`step ${stepText(alert.step)}`, ...(runs.length > 1 ? [runName(runs, alert.run)] : [])].join(" · ");
+    const place = [words.stepAt(stepText(alert.step)), ...(runs.length > 1 ? [runName(runs, alert.run)] : [])].join(
+      " · "
+    );
     element.append(el("span", "mkg-metric-alert-step", place), nameSpan("mkg-metric-alert-text", alertMessage(alert)));
-    element.title = "Show this metric and select the module";
+    element.title = words.GO_TO_ALERT;
     element.addEventListener("click", () => this.go(alert));
     entry.append(element);
     return entry;
@@ -452,7 +434,7 @@ class AlertList extends Part {
 
   private go({ metric, module }: AlertMark): void {
     if (this.data.index("numbers", metric)) {
-      if (this.store.get("view") === "histogram") this.store.set("view", "lines");
+      if (["histogram", "grid"].includes(this.store.get("view"))) this.store.set("view", "lines");
       this.store.set("metric", metric);
     }
     this.store.set("selected", module);

@@ -42,43 +42,49 @@ describe("the picker", () => {
   it("ticks and unticks modules, and counts what is drawn", async () => {
     await rendered();
     expect(ticked()).toEqual(OUTER);
-    expect(count()).toBe("8 drawn of 12 modules");
+    expect(count()).toBe("8 of 12 modules shown");
     find("[data-mkg-path=layer7] input").click();
-    await until(() => expect(host().dataset.mkgPoints).toBe("90"));
     expect(page.store.get("modules")).toEqual(MODULES.filter(module => OUTER.includes(module) || module === "layer7"));
-    await until(() => expect(count()).toBe("9 drawn of 12 modules"));
+    // there are no more colors than eight that can be told apart
+    await until(() => expect(count()).toBe("9 selected, 8 of 12 modules shown"));
+    expect(find(".mkg-metric-remarks").textContent).toBe(
+      "8 of 9 lines shown: the most unusual. The heat map shows all."
+    );
     find("[data-mkg-path=layer0] input").click();
-    await until(() => expect(host().dataset.mkgLast).toBe("10"));
-    expect(find(".mkg-metric-own").textContent).toBe("8 that differ most");
+    await until(() => expect([host().dataset.mkgLast, count()]).toEqual(["10", "8 of 12 modules shown"]));
+    expect(find(".mkg-metric-own").textContent).toBe("8 most unusual");
     find(".mkg-metric-own").click();
     await until(() => expect(ticked()).toEqual(OUTER));
-    expect(find(".mkg-metric-all").textContent).toBe("all 12");
+    expect(find(".mkg-metric-all").textContent).toBe("All 12");
     find(".mkg-metric-all").click();
-    await until(() => expect([ticked(), count()]).toEqual([MODULES, "12 drawn of 12 modules"]));
+    await until(() => expect([ticked(), count()]).toEqual([MODULES, "12 selected, 8 of 12 modules shown"]));
   });
 
   it("has a tick for each row of a heat map", async () => {
     await rendered({ view: "heatmap" });
-    expect([ticked(), count()]).toEqual([MODULES, "12 drawn of 12 modules"]);
+    expect([ticked(), count()]).toEqual([MODULES, "12 of 12 modules shown"]);
     find("[data-mkg-path=layer3] input").click();
-    await until(() => expect(count()).toBe("11 drawn of 12 modules"));
+    await until(() => expect(count()).toBe("11 of 12 modules shown"));
     expect(page.store.get("modules")).toEqual(MODULES.filter(module => module !== "layer3"));
     page.store.set("query", "layer1");
-    await until(() => expect(count()).toBe("3 drawn of 12 modules"));
+    await until(() => expect(count()).toBe("3 of 12 modules shown"));
     expect(ticked()).toEqual(["layer1", "layer10", "layer11"]);
     find(".mkg-metric-own").click();
     expect(page.store.get("modules")).toEqual([]);
   });
 
   it("counts what is ticked and has no values yet", async () => {
-    await rendered({}, { entries: numbers("WeightNorm", ["a", "b"]), points: [[0, [[0, 1]]]] });
-    expect([ticked(), count()]).toEqual([["a", "b"], "2 ticked, 1 drawn of 2 modules"]);
+    const parts: Parts = { entries: numbers("WeightNorm", ["a", "b"]), points: [[0, [[0, 1]]]] };
+    await rendered({ modules: ["a", "b"] }, parts);
+    expect([ticked(), count()]).toEqual([["a", "b"], "2 selected, 1 of 2 modules shown"]);
+    page.store.set("modules", []);
+    await until(() => expect([ticked(), count()]).toEqual([["a"], "1 of 2 modules shown"]));
   });
 
   it("goes back from the selected module to its own choice", async () => {
     await rendered();
     all(".mkg-metric-legend-item")[1].click();
-    await until(() => expect([ticked(), count()]).toEqual([["layer1"], "1 drawn of 12 modules"]));
+    await until(() => expect([ticked(), count()]).toEqual([["layer1"], "1 of 12 modules shown"]));
     find(".mkg-metric-own").click();
     await until(() => expect(ticked()).toEqual(OUTER));
     expect(page.store.get("selected")).toBeNull();
@@ -86,10 +92,10 @@ describe("the picker", () => {
 
   it("says beside each line why it is drawn", async () => {
     await rendered();
-    expect(find(".mkg-metric-legend-head").textContent).toMatch(/^8 of 12 modules: those that differ most/);
+    expect(find(".mkg-metric-legend-head").textContent).toBe("8 most unusual of 12 modules (× median)");
     const reasons = texts(".mkg-metric-legend-reason");
     expect(reasons).toHaveLength(8);
-    expect(reasons[4]).toBe("(nearest)");
+    expect(reasons[4]).toBe("(typical)");
     page.store.set("modules", ["layer1", "layer2"]);
     await until(() => expect(texts(".mkg-metric-legend-reason")).toEqual([]));
     expect(find(".mkg-metric-legend-head").hidden).toBe(true);
@@ -105,7 +111,7 @@ describe("the picker", () => {
     );
     find("[data-mkg-path=layer10] input").click();
     expect(page.store.get("modules")).toEqual(["layer2", "layer10"]);
-    expect(find(".mkg-metric-all").textContent).toBe("tick the 3 found");
+    expect(find(".mkg-metric-all").textContent).toBe("Select the 3 found");
     find(".mkg-metric-all").click();
     expect(page.store.get("modules")).toEqual(["layer1", "layer2", "layer10", "layer11"]);
   });
@@ -143,7 +149,7 @@ describe("an empty picture", () => {
   const code = () => find(".mkg-metric-waiting-code code").textContent;
 
   it.each<[string, Partial<PanelState>, Parts, string, RegExp]>([
-    ["that nothing has come", {}, {}, "Waiting for values", /monitor\.track\(step\)/],
+    ["that nothing has come", {}, {}, "No values yet", /monitor\.track\(step\)/],
     [
       "what gives histograms",
       { view: "histogram" },
@@ -155,7 +161,7 @@ describe("an empty picture", () => {
       "what gives rows",
       { view: "heatmap" },
       { entries: numbers("Loss", [""]) },
-      "one row for each layer",
+      "one row per layer",
       /OutputGradSndNorm/
     ],
     ["how to evaluate", { phase: "eval" }, twelve(), "the eval phase", /model\.train\(False\)/],
@@ -175,7 +181,9 @@ describe("an empty picture", () => {
 
   it("has no code where a search finds nothing", async () => {
     await rendered({ view: "heatmap", query: "attention" });
-    expect(find(".mkg-metric-waiting-text").textContent).toBe("No module that is drawn matches the search.");
+    expect(find(".mkg-metric-waiting-text").textContent).toBe(
+      "No shown module matches the search. Change the search or select more modules."
+    );
     expect(find(".mkg-metric-waiting-code").hidden).toBe(true);
   });
 });

@@ -13,7 +13,7 @@ import {
   setRole,
   field
 } from "../shared/ui/dom";
-import { counted, exactNumber } from "../shared/base/format";
+import * as words from "../words/metrics";
 import {
   chosenModules,
   hasLayers,
@@ -22,6 +22,7 @@ import {
   metricOf,
   modulesOf,
   nameOf,
+  orderedMetrics,
   autoCount
 } from "./data/selection";
 import type { Kind, MetricData } from "./data/metric_data";
@@ -35,6 +36,7 @@ const PAGE = 12; // rows
 interface SelectedModules {
   readonly modules: ReadonlySet<string>;
   readonly colors: ReadonlyMap<string, string>;
+  readonly calls: number;
 }
 
 interface Row {
@@ -53,6 +55,7 @@ export class Picker extends Part {
   private readonly note = el("div", "mkg-metric-module-note");
   private readonly typed = new Debounced(() => this.store.set("query", this.search.value.trim()), SEARCH_DELAY);
   private rows = new Map<string, Row>();
+  private drawn: SelectedModules = { modules: new Set(), colors: new Map(), calls: 0 };
   private built = "";
   private filled = "";
 
@@ -63,18 +66,18 @@ export class Picker extends Part {
   ) {
     super(host);
     host.classList.add("mkg-metric-picker");
-    setRole(host, "group", "Metric and modules");
+    setRole(host, "group", words.PICKER);
     const actions = el("div", "mkg-metric-module-actions");
     actions.append(this.own, this.all);
     host.append(
-      field("mkg-metric-field", "Metric", this.metric),
+      field("mkg-metric-field", words.METRIC, this.metric),
       this.searchField(),
       this.count,
       this.list,
       this.note,
       actions
     );
-    this.list.setAttribute("aria-label", "Modules");
+    this.list.setAttribute("aria-label", words.MODULES);
     this.count.setAttribute("role", "status");
     this.search.value = store.get("query");
     this.listen();
@@ -89,17 +92,18 @@ export class Picker extends Part {
   draw(drawn: SelectedModules): void {
     this.fillMetrics();
     this.fillModules();
+    this.drawn = drawn;
     this.showChosen(drawn.colors);
-    this.showCounts(drawn.modules);
+    this.showCounts(drawn);
   }
 
   private searchField(): HTMLElement {
     const field = el("div", "mkg-metric-search-field");
     this.search.type = "search";
-    this.search.placeholder = "Search modules";
+    this.search.placeholder = words.SEARCH;
     this.search.spellcheck = false;
     this.search.autocomplete = "off";
-    this.search.setAttribute("aria-label", "Search modules");
+    this.search.setAttribute("aria-label", words.SEARCH);
     field.append(icon("search"), this.search);
     return field;
   }
@@ -123,38 +127,41 @@ export class Picker extends Part {
 
   private fillMetrics(): void {
     const { data, store } = this;
-    const [numbers, histograms] = [data.metrics("numbers"), data.metrics("histograms")];
+    const [numbers, histograms] = [orderedMetrics(data), data.metrics("histograms")];
     const current = metricOf(data, store);
     const kind = kindOf(store.get("view"));
     const unknown = current !== "" && !data.index(kind, current);
+    const hasNone = numbers.length + histograms.length === 0;
     const filled = JSON.stringify([numbers, histograms, unknown ? current : ""]);
     if (filled !== this.filled) {
       this.filled = filled;
-      const waiting =
-        unknown || current === "" ? [option(current, current ? `${current} (no values yet)` : "none yet")] : [];
       this.metric.replaceChildren(
-        ...waiting,
-        ...group("Numbers", "numbers", numbers),
-        ...group("Histograms", "histograms", histograms)
+        option("", hasNone ? words.NONE_YET : words.GRID),
+        ...(unknown ? [option(current, words.withoutValues(current))] : []),
+        ...group(words.NUMBERS, "numbers", numbers),
+        ...group(words.HISTOGRAMS, "histograms", histograms)
       );
     }
     this.metric.value = current;
     // one name may stand for numbers and for histograms
     for (const entry of this.metric.options)
       if (entry.value === current && entry.dataset.mkgKind === kind) entry.selected = true;
-    this.metric.disabled = numbers.length + histograms.length === 0;
+    this.metric.disabled = hasNone;
     this.metric.title = current;
   }
 
   private chooseMetric(): void {
     const { store } = this;
-    const kind = this.metric.selectedOptions[0]?.dataset.mkgKind;
+    const { value, selectedOptions } = this.metric;
+    const kind = selectedOptions[0]?.dataset.mkgKind;
+    if (value === "") store.set("view", "grid");
     if (!kind) return;
     const isHistogram = kind === "histograms";
-    store.set("metric", this.metric.value);
+    store.set("metric", value);
     const view = store.get("view");
     const isStripe = view === "heatmap" && !hasLayers(this.data, this.metric.value); // of the whole run: no map
-    if (isHistogram !== (view === "histogram") || isStripe) store.set("view", isHistogram ? "histogram" : "lines");
+    if (isHistogram !== (view === "histogram") || isStripe || view === "grid")
+      store.set("view", isHistogram ? "histogram" : "lines");
   }
 
   /** What the panel draws of its own accord; a module that is selected, and drawn alone, goes back among the others. */
@@ -176,19 +183,17 @@ export class Picker extends Part {
     const before = this.rows;
     this.rows = new Map(shown.map(module => [module, before.get(module) ?? makeRow(module)]));
     this.list.replaceChildren(...[...this.rows.values()].map(({ element }) => element));
-    this.note.textContent =
-      found.length > shown.length ? `The first ${MAX_ROWS} are listed: search for the others.` : "";
+    this.note.textContent = found.length > shown.length ? words.listed(MAX_ROWS) : "";
     this.note.hidden = this.note.textContent === "";
     const boxes = this.boxes;
     if (!boxes.some(box => box.tabIndex === 0) && boxes[0]) boxes[0].tabIndex = 0;
-    this.all.textContent = query ? `tick the ${exactNumber(found.length)} found` : `all ${exactNumber(modules.length)}`;
+    this.all.textContent = query ? words.selectFound(found.length) : words.allOf(modules.length);
     this.all.disabled = found.length === 0;
   }
 
   private showChosen(colors: ReadonlyMap<string, string>): void {
-    const { data, store } = this;
-    const chosen = new Set(chosenModules(data, store).modules);
-    const selected = store.get("selected");
+    const chosen = new Set(this.ticked);
+    const selected = this.store.get("selected");
     for (const [module, { element, box, swatch }] of this.rows) {
       const isChosen = chosen.has(module);
       if (box.checked !== isChosen) box.checked = isChosen;
@@ -202,24 +207,32 @@ export class Picker extends Part {
   }
 
   /** Counts and ticks say the same: what is ticked is drawn, or both are counted. */
-  private showCounts(drawn: ReadonlySet<string>): void {
+  private showCounts({ modules: drawn, calls }: SelectedModules): void {
     const { data, store } = this;
-    const { modules, isOwn } = chosenModules(data, store);
-    const isHeat = store.get("view") === "heatmap";
+    const { ticked: modules } = this;
+    const { isOwn } = chosenModules(data, store);
+    const view = store.get("view");
     const query = store.get("query");
-    const ticked = isHeat ? modules.filter(module => matchesQuery(module, query)).length : modules.length;
-    const total = modulesOf(data, store).length;
-    const all = `${exactNumber(drawn.size)} drawn of ${counted(total, "module")}`;
-    const text = total === 0 ? "" : ticked === drawn.size ? all : `${exactNumber(ticked)} ticked, ${all}`;
+    const ticked = view === "heatmap" ? modules.filter(module => matchesQuery(module, query)).length : modules.length;
+    const offered = modulesOf(data, store);
+    const total = offered.join() === "" ? 0 : offered.length; // a number of the whole run has no modules to choose from
+    const shown = words.shownOf(drawn.size, total, calls);
+    const text = total === 0 ? "" : ticked === drawn.size ? shown : words.selectedOf(ticked, shown);
     if (this.count.textContent !== text) this.count.textContent = text;
-    const own = Math.min(total, autoCount(store.get("view")));
+    const own = Math.min(total, autoCount(view));
     const hasChoice = own < total;
-    this.own.textContent = hasChoice ? `${own} that differ most` : `all ${exactNumber(total)}`;
-    this.own.title = `Draw ${this.own.textContent}`;
-    this.own.disabled = isOwn && modules.length === own;
+    this.own.textContent = hasChoice ? words.mostUnusual(own) : words.allOf(total);
+    this.own.title = words.show(this.own.textContent);
+    this.own.disabled = isOwn && (view === "grid" || store.get("selected") === null || modules.length === own);
     this.own.hidden = total === 0;
     this.all.hidden = total === 0 || (!query && !hasChoice);
     if (!query) this.all.disabled = modules.length === total;
+  }
+
+  /** The modules that are ticked: where the panel chooses, what it draws. */
+  private get ticked(): readonly string[] {
+    const { modules, isAuto } = chosenModules(this.data, this.store);
+    return isAuto ? [...this.drawn.modules] : modules;
   }
 
   private get boxes(): HTMLInputElement[] {
@@ -229,7 +242,7 @@ export class Picker extends Part {
   /** What is ticked in the list, and what is ticked but was not found by the search. */
   private tick(): void {
     const listed = [...this.rows].filter(([, { box }]) => box.checked).map(([module]) => module);
-    const others = chosenModules(this.data, this.store).modules.filter(module => !this.rows.has(module));
+    const others = this.ticked.filter(module => !this.rows.has(module));
     const chosen = new Set([...listed, ...others]);
     this.store.set(
       "modules",

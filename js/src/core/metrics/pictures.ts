@@ -1,13 +1,13 @@
 // The pictures of a panel as plain data, from the series and what is chosen, with remarks.
 
-import { counted, exactNumber } from "../shared/base/format";
+import * as words from "../words/metrics";
 import type { ChartLine, ChartPicture } from "./lines/chart_picture";
 import {
   chosenModules,
   heatRows,
   isLogarithmic,
   metricOf,
-  MAX_LINES,
+  modulesOf,
   runName,
   type SelectedSeries,
   selectedSeries,
@@ -17,14 +17,14 @@ import { type HeatScale, type HeatLine, type HeatPicture, heatScale } from "./he
 import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms";
 import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
 import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";
-import { type ChartTheme, type ColorBook, runDash } from "./base/chart_theme";
+import { type ChartTheme, type ColorBook, COLORS, runDash } from "./base/chart_theme";
 import { valueAxis } from "./base/value_axis";
-import type { PanelStore, Span } from "./base/state";
+import type { PanelReader, Span } from "./base/state";
 
 /** What all pictures are made from. */
 export interface Source {
   readonly data: MetricData;
-  readonly store: PanelStore;
+  readonly store: PanelReader;
   readonly runs: readonly string[];
   readonly colors: ColorBook;
   readonly theme: ChartTheme;
@@ -38,53 +38,150 @@ export interface Rendered<P> {
   readonly remarks: readonly string[];
   readonly held: number; // points of the drawn series
   readonly isEmpty: boolean; // nothing of it can be drawn
-  readonly words: string; // why these series and no others; "" where all are drawn, or those that were chosen by hand
+  readonly choice: string; // why these series and no others; "" where all are drawn, or those that were chosen by hand
 }
 
+const MANY = 96; // series that are compared with each other
 const WIDTH = 1.7;
 const WIDTH_SELECTED = 2.6;
 const EVAL_WIDTH = 1.3;
 
-export function linePicture(source: Source): Rendered<ChartPicture> {
+/** A series as it is drawn, or as it is saved where its line stands for others as well. */
+export interface Shown extends SelectedSeries {
+  readonly data: Line;
+  readonly range: Range;
+}
+
+export interface LinesRendered extends Rendered<ChartPicture> {
+  readonly shown: readonly Shown[];
+  readonly colors: ReadonlyMap<string, string>; // of the drawn modules
+  readonly comparedBy: string; // what the reasons of the choice are, or ""
+}
+
+export function linePicture(source: Source): LinesRendered {
   const { data, store, runs, theme } = source;
   const wanted = selectedSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
-  const { shown, remarks } = fitting(source, wanted, MAX_LINES, "line");
-  const { reasons, words, told } = chosenModules(data, store);
-  const span = spanOf(source, shown);
+  const { groups, reasons, choice, remarks } = fittingLines(source, wanted);
+  const { hasFactors, hasAlerts } = chosenModules(data, store);
+  const all = groups.flat();
+  const span = spanOf(source, all);
   const log = isLogarithmic(data, store);
   const extent = emptyExtent();
-  const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
-  const lines = shown.map((one, i) => {
-    const reason = reasons.get(one.entry.module) ?? "";
-    return { ...chartLine(source, one, slots[i], { span, log, extent }), reason };
+  const isAlone = countOf(groups.map(([first]) => callOf(first))) === 1;
+  const keyOf = (one: SelectedSeries) => (isAlone ? `${callOf(one)}\n${one.entry.run}` : callOf(one));
+  const slots = source.colors.slotsOf(
+    groups.map(([first]) => keyOf(first)),
+    metricOf(data, store)
+  );
+  const colors = new Map<string, string>();
+  const lines = groups.map((group, i) => {
+    const color = theme.line(slots[i]);
+    for (const { entry } of group) colors.set(entry.module, color);
+    const reason = reasons.get(group[0].entry.module) ?? "";
+    return { ...chartLine(source, group, { span, log, extent, isAlone }), color, reason };
   });
   const axis = valueAxis(extent.least, extent.greatest, log);
-  const marks = lineMarks(source, shown);
+  const marks = lineMarks(source, all);
+  const shown = all.flatMap(one => {
+    const line = data.line(one.series);
+    return line ? [{ ...one, data: line, range: clipped(source, one.entry.run, line, span) }] : [];
+  });
   return {
     picture: { lines, span, axis, marks, theme },
     shown,
-    words: told && `${words} (in brackets ${told})`,
+    colors,
+    choice,
+    comparedBy: choice && words.comparedBy(hasFactors, hasAlerts),
     remarks: [...remarks, ...extentRemarks(extent), ...fullRemark(data)],
-    held: pointCount(data, shown),
+    held: pointCount(data, all),
     isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
 }
 
-/** As many of the series as can be drawn, and what is to say where these are not all. */
-function fitting(
+/** What has one color in all runs; where it is alone, it has one in each. */
+const callOf = ({ entry }: SelectedSeries) => `${entry.module}\n${entry.call}`;
+
+const countOf = (keys: readonly string[]) => new Set(keys).size;
+const modulesIn = (shown: readonly SelectedSeries[]) => [...new Set(shown.map(({ entry }) => entry.module))];
+
+/** How many calls of modules there are: the series of one in several runs are one. */
+export const callCount = (shown: readonly SelectedSeries[]) => countOf(shown.map(callOf));
+
+interface Fitting<T> {
+  readonly groups: T;
+  readonly reasons: ReadonlyMap<string, string>;
+  readonly choice: string; // the panel's, in words, or ""
+  readonly remarks: string[]; // where not all can be drawn that are ticked
+}
+
+/** Series of the same values in one group; no more groups than there are colors, those of the most unusual modules. */
+function fittingLines(source: Source, wanted: readonly SelectedSeries[]): Fitting<SelectedSeries[][]> {
+  const { data, store } = source;
+  let { reasons } = chosenModules(data, store);
+  let groups = wanted.length > MANY ? null : joined(source, wanted);
+  if (!groups || countOf(groups.map(([first]) => callOf(first))) > COLORS) {
+    const fewer = mostUnusual(source, wanted, COLORS);
+    ({ reasons } = fewer);
+    groups = joined(source, fewer.shown);
+    const keys = [...new Set(groups.map(([first]) => callOf(first)))].slice(0, COLORS);
+    groups = groups.filter(([first]) => keys.includes(callOf(first)));
+  }
+  const shown = groups.flat();
+  const choice = choiceText(source, shown);
+  const isFewer = callCount(shown) < callCount(wanted);
+  return {
+    groups,
+    reasons,
+    choice,
+    remarks:
+      isFewer && !choice ? [words.someOf(callCount(shown), callCount(wanted), words.LINE) + words.SEE_HEAT_MAP] : []
+  };
+}
+
+/** What the panel has chosen of its own accord, where that is not all. */
+function choiceText({ data, store }: Source, shown: readonly SelectedSeries[]): string {
+  const { isAuto } = chosenModules(data, store);
+  const [count, total] = [modulesIn(shown).length, modulesOf(data, store).length];
+  return isAuto && count && count < total ? words.unusual(count, total, callCount(shown)) : "";
+}
+
+/** The series of as many modules as can be drawn, the selected one among them. */
+function mostUnusual(
   { data, store }: Source,
   wanted: readonly SelectedSeries[],
-  most: number,
-  noun: string
-): { shown: readonly SelectedSeries[]; remarks: string[] } {
-  if (wanted.length <= most) return { shown: wanted, remarks: [] };
-  const modules = [...new Set(wanted.map(({ entry }) => entry.module))];
-  const each = Math.ceil(wanted.length / modules.length);
-  const drawn = new Set(topDeviating(data, store, modules, Math.max(1, Math.floor(most / each))).modules);
-  const shown = wanted.filter(({ entry }) => drawn.has(entry.module)).slice(0, most);
-  const others = noun === "line" ? " The heat map shows all." : "";
-  const text = `${shown.length} of ${counted(wanted.length, noun)} that are ticked are drawn: of those that differ most from the median.${others}`;
-  return { shown, remarks: [text] };
+  most: number
+): { shown: SelectedSeries[]; reasons: ReadonlyMap<string, string> } {
+  const modules = modulesIn(wanted);
+  const selected = store.get("selected") ?? "";
+  const isWanted = modules.includes(selected);
+  for (let count = most; ; count -= 1) {
+    const { modules: top, reasons } = topDeviating(data, store, modules, count);
+    const drawn = isWanted && !top.includes(selected) ? [...top.slice(0, count - 1), selected] : top;
+    const shown = wanted.filter(({ entry }) => drawn.includes(entry.module));
+    if (count === 1 || callCount(shown) <= most) return { shown, reasons };
+  }
+}
+
+/** Series that have the same values at the same steps, as far as they are drawn, together. */
+function joined({ data, until }: Source, series: readonly SelectedSeries[]): SelectedSeries[][] {
+  const groups: SelectedSeries[][] = [];
+  const lineOf = (one: SelectedSeries) => data.line(one.series);
+  for (const one of series) {
+    const [line, end] = [lineOf(one), until(one.entry.run)];
+    const same = groups.find(
+      ([first]) =>
+        line && first.entry.phase === one.entry.phase && until(first.entry.run) === end && areSame(line, lineOf(first))
+    );
+    if (same) same.push(one);
+    else groups.push([one]);
+  }
+  return groups;
+}
+
+function areSame(a: Line, b: Line | undefined): boolean {
+  if (!b || a.length !== b.length || !Object.is(a.lastValue, b.lastValue)) return false;
+  const [steps, values, otherSteps, others] = [a.steps, a.values, b.steps, b.values];
+  return values.every((value, i) => Object.is(value, others[i]) && steps[i] === otherSteps[i]);
 }
 
 /** Alerts of the metric, of the drawn modules, and of the whole model. */
@@ -98,26 +195,30 @@ function lineMarks({ data, store, until }: Source, shown: readonly SelectedSerie
 
 function chartLine(
   source: Source,
-  { series, entry, label, suffix }: SelectedSeries,
-  slot: number,
-  { span, log, extent }: { span: Span; log: boolean; extent: ValueRange }
-): Omit<ChartLine, "reason"> {
-  const { data, store, theme } = source;
+  group: readonly SelectedSeries[],
+  { span, log, extent, isAlone }: { span: Span; log: boolean; extent: ValueRange; isAlone: boolean }
+): Omit<ChartLine, "reason" | "color"> {
+  const { data, store, runs } = source;
+  const [{ series, entry, label, suffix }] = group;
   const line = data.line(series);
   if (!line) throw new Error("a series without points is not drawn");
   const range = clipped(source, entry.run, line, span);
   const before = extent.broken;
   measure(line.values, range, log, extent);
   const isEval = entry.phase === "eval" && store.get("phase") === "both";
-  const isSelected = entry.module === store.get("selected");
+  const isSelected = group.some(one => one.entry.module === store.get("selected"));
+  const isOne = group.length === 1;
+  const run = runs.length > 1 ? ` · ${runName(runs, entry.run)}` : "";
+  const names = group.map(one => (isAlone ? one.label : one.label.slice(0, one.label.length - run.length)));
   return {
     series,
     module: entry.module,
-    label,
-    suffix,
+    label: isOne ? label : words.identical(group.map(one => one.label)),
+    suffix: isOne ? suffix : "",
+    end: isAlone && entry.module === "" ? suffix.slice(3) : words.identical([...new Set(names)]),
+    isSelected,
     data: line,
     range,
-    color: theme.line(slot),
     dash: runDash(entry.run),
     width: isSelected ? WIDTH_SELECTED : isEval ? EVAL_WIDTH : WIDTH,
     hasDots: isEval,
@@ -156,21 +257,11 @@ export function widened([first, last]: Span): Span {
 }
 
 function extentRemarks({ leftOut, broken }: ValueRange): string[] {
-  const remarks = [];
-  if (leftOut) {
-    const [have, are] = leftOut === 1 ? ["has", "is"] : ["have", "are"];
-    const place = `${have} no place on the logarithmic scale and ${are} left out.`;
-    remarks.push(`${counted(leftOut, "value")} ≤ 0 ${place}`);
-  }
-  if (broken) {
-    const marks = "a gap in the line, marked × (NaN), ∧ (∞) or ∨ (−∞) at the edge.";
-    remarks.push(`${counted(broken, "value")} ${broken === 1 ? "is" : "are"} NaN or infinite: ${marks}`);
-  }
-  return remarks;
+  return [...(leftOut ? [words.leftOut(leftOut)] : []), ...(broken ? [words.broken(broken)] : [])];
 }
 
 function fullRemark(data: MetricData): string[] {
-  return data.isFull ? [`This panel holds at most ${exactNumber(MAX_SERIES)} series: further ones are left out.`] : [];
+  return data.isFull ? [words.full(MAX_SERIES)] : [];
 }
 
 export function pointCount(data: MetricData, shown: readonly SelectedSeries[]): number {
@@ -201,7 +292,7 @@ export function heatPicture(source: Source): Rendered<HeatPicture> {
       theme
     },
     shown,
-    words: "",
+    choice: "",
     remarks: [...heatRemarks(scale), ...fullRemark(data)],
     held: pointCount(data, shown),
     isEmpty: !rows.some(({ range }) => range.end > range.start) && store.get("zoom") === null
@@ -209,17 +300,7 @@ export function heatPicture(source: Source): Rendered<HeatPicture> {
 }
 
 function heatRemarks({ broken, leftOut }: HeatScale): string[] {
-  const remarks = [];
-  const [is, has] = [
-    (count: number) => (count === 1 ? "is" : "are"),
-    (count: number) => (count === 1 ? "has" : "have")
-  ];
-  if (leftOut)
-    remarks.push(
-      `${counted(leftOut, "value")} < 0 ${has(leftOut)} no place on the logarithmic scale: the empty cells.`
-    );
-  if (broken) remarks.push(`${counted(broken, "value")} ${is(broken)} NaN or infinite: the pink cells.`);
-  return remarks;
+  return [...(leftOut ? [words.leftOutOfColors(leftOut)] : []), ...(broken ? [words.brokenColors(broken)] : [])];
 }
 
 /** The modules whose names are to be read where not all have room: those that differ most. */
@@ -249,8 +330,10 @@ export function histogramPicture(source: Source): Rendered<HistogramPicture> {
   const { data, store, runs, theme } = source;
   const window = store.get("window");
   const wanted = selectedSeries(data, store, runs).filter(({ series }) => data.histogram(series)?.length);
-  const { shown, remarks } = fitting(source, wanted, MAX_CELLS, "histogram");
-  const slots = source.colors.slotsOf(shown.map(({ entry }) => `${entry.module}\n${entry.call}`));
+  const shown = wanted.length > MAX_CELLS ? mostUnusual(source, wanted, MAX_CELLS).shown.slice(0, MAX_CELLS) : wanted;
+  const isFewer = shown.length < wanted.length;
+  const remarks = isFewer ? [words.someOf(shown.length, wanted.length, words.HISTOGRAM)] : [];
+  const slots = source.colors.slotsOf(shown.map(callOf), `${metricOf(data, store)}\n`);
   const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
     const histograms = data.histogram(series);
     if (!histograms) return [];
@@ -261,7 +344,7 @@ export function histogramPicture(source: Source): Rendered<HistogramPicture> {
   return {
     picture: { cells, log: isLogarithmic(data, store), theme },
     shown,
-    words: chosenModules(data, store).words,
+    choice: choiceText(source, shown),
     remarks: [...remarks, ...fullRemark(data)],
     held: pointCount(data, shown),
     isEmpty: cells.length === 0

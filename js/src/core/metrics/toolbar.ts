@@ -1,21 +1,36 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
-import { button, Debounced, el, listen, option, icon, Part, setRole, field, checkbox } from "../shared/ui/dom";
+import {
+  button,
+  Debounced,
+  el,
+  listen,
+  option,
+  icon,
+  type IconName,
+  Part,
+  setRole,
+  field,
+  checkbox
+} from "../shared/ui/dom";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
-import { counted, exactNumber } from "../shared/base/format";
+import { counted } from "../shared/base/format";
 import { DISCONNECTED } from "../shared/ui/widget_frame";
 import type { MetricData } from "./data/metric_data";
+import { stepText } from "./base/value_axis";
+import * as words from "../words/metrics";
 
 const VIEWS: readonly [PanelView, string][] = [
-  ["lines", "Lines"],
-  ["heatmap", "Heat map"],
-  ["histogram", "Histograms"]
+  ["grid", words.GRID],
+  ["lines", words.LINES],
+  ["heatmap", words.HEAT_MAP],
+  ["histogram", words.HISTOGRAMS]
 ];
 const PHASES: readonly [Phase, string][] = [
   ["train", "train"],
   ["eval", "eval"],
-  ["both", "train and eval"]
+  ["both", words.BOTH_PHASES]
 ];
 const TYPING = 250; // ms
 const FIELD = "mkg-metric-field";
@@ -31,7 +46,7 @@ export class PanelToolbar extends Part {
   private readonly phase = el("select", "mkg-metric-phase");
   private readonly window = el("input", "mkg-metric-window");
   private readonly log = el("input", "mkg-metric-log");
-  private readonly pause = button("mkg-button mkg-metric-pause", "Pause");
+  private readonly pause = button("mkg-button mkg-metric-pause", words.PAUSE);
   private isLog = false; // as it is drawn
   private readonly typed = new Debounced(() => this.setWindow(), TYPING);
 
@@ -42,20 +57,20 @@ export class PanelToolbar extends Part {
   ) {
     super(host);
     host.classList.add("mkg-metric-toolbar");
-    setRole(host, "toolbar", "View, steps and files");
+    setRole(host, "toolbar", words.TOOLBAR);
     this.view.append(...VIEWS.map(([value, text]) => option(value, text)));
     this.phase.append(...PHASES.map(([value, text]) => option(value, text)));
     this.window.type = "number";
     this.window.min = "1";
     this.window.step = "1";
-    this.window.placeholder = "all";
-    this.window.title = "Show only the last so many steps; empty shows all";
+    this.window.placeholder = words.ALL;
+    this.window.title = words.WINDOW_HELP;
     this.log.type = "checkbox";
     host.append(
-      field(FIELD, "View", this.view),
-      field(FIELD, "Phase", this.phase),
-      field(FIELD, "Last", this.window, el("span", "mkg-label", "steps")),
-      checkbox("mkg-metric-check", this.log, "Log scale"),
+      field(FIELD, words.VIEW, this.view),
+      field(FIELD, words.PHASE, this.phase),
+      field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
+      checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
       this.pause,
       this.files()
     );
@@ -74,7 +89,7 @@ export class PanelToolbar extends Part {
     this.isLog = isLog;
     this.log.checked = this.store.get("logScale") ?? isLog;
     const isOwn = this.store.get("logScale") === null && this.store.get("view") !== "histogram";
-    this.log.title = isOwn ? "Chosen by the panel: logarithmic where positive values of layers span decades" : "";
+    this.log.title = isOwn ? words.LOG_AUTOMATIC : "";
   }
 
   private files(): HTMLElement {
@@ -86,8 +101,8 @@ export class PanelToolbar extends Part {
       this.disposers.add(listen(element, "click", () => this.events[name]()));
       group.append(element);
     };
-    add("csv", "Save what is shown as CSV");
-    add("png", "Save the picture as PNG");
+    add("csv", words.SAVE_CSV);
+    add("png", words.SAVE_PNG);
     return group;
   }
 
@@ -119,69 +134,90 @@ export class PanelToolbar extends Part {
     this.view.value = store.get("view");
     this.phase.value = store.get("phase");
     this.showScale(this.isLog);
-    this.pause.textContent = paused ? "Resume" : "Pause";
-    this.pause.title = paused ? "Show all that has come, and go on drawing" : "Stop drawing; values keep coming";
+    this.pause.textContent = paused ? words.RESUME : words.PAUSE;
+    this.pause.title = paused ? words.RESUME_HELP : words.PAUSE_HELP;
     this.pause.setAttribute("aria-pressed", String(paused));
     const steps = store.get("window");
     if (Number(this.window.value) !== (steps ?? 0)) this.window.value = steps === null ? "" : String(steps);
   }
 }
 
-// The last line: whether values come, and how many there are.
+// Whether values come, with a sign and a word; and the last line, with what is to say and how many values there are.
+
+const STATES = {
+  none: [words.NOT_STARTED, "circle"],
+  waiting: [words.WAITING, "clock"],
+  running: [words.RUNNING, "play"],
+  paused: [words.PAUSED, "pause"],
+  ended: [words.ENDED, "check"]
+} as const satisfies Record<string, readonly [string, IconName]>;
+
+type RunState = keyof typeof STATES;
+
+function stateOfRun(data: MetricData, run: number): RunState {
+  if (Number.isNaN(data.lastStep(run))) return data.waiting.has(run) ? "waiting" : "none";
+  return data.ended.has(run) ? "ended" : "running";
+}
+
+/** What all runs are in together: running where any is, then waiting; ended where none is to come. */
+function stateOfRuns(data: MetricData, runs: number): { state: RunState; count: number } {
+  const states = Array.from({ length: runs }, (_, run) => stateOfRun(data, run));
+  const state = (["running", "waiting", "ended"] as const).find(one => states.includes(one)) ?? "none";
+  return { state, count: states.filter(one => one === state).length };
+}
 
 export class PanelStatus extends Part {
+  /** Stands at the head of the picture. */
+  readonly state = el("span", "mkg-metric-state");
   private readonly text = el("span", "mkg-status-text");
   private readonly counts = el("span", "mkg-metric-counts");
+  private readonly word = el("span");
+  private sign = "";
 
   constructor(
     host: HTMLElement,
     private readonly data: MetricData,
-    private readonly store: PanelStore
+    private readonly store: PanelStore,
+    private readonly runs: number
   ) {
     super(host);
     host.classList.add("mkg-status", "mkg-metric-status");
     this.text.setAttribute("role", "status");
+    this.state.setAttribute("role", "status");
+    this.state.append(this.word);
     host.append(this.text, this.counts);
     this.disposers.add(store.on(["connected", "paused", "notice"], () => this.draw()));
   }
 
   draw(): void {
     const connected = this.store.get("connected");
-    const text = [this.state(connected), this.store.get("notice")].filter(Boolean).join(" · ");
-    if (this.text.textContent !== text) this.text.textContent = text;
-    const counts = this.countsText();
-    if (this.counts.textContent !== counts) this.counts.textContent = counts;
+    setText(this.text, [connected ? "" : DISCONNECTED, this.store.get("notice")].filter(Boolean).join(" · "));
+    setText(this.counts, this.countsText());
     this.host.classList.toggle("mkg-is-warning", !connected);
-  }
-
-  private state(connected: boolean): string {
-    if (!connected) return DISCONNECTED;
-    if (this.store.get("paused")) return "Paused: values keep coming, Resume shows them.";
-    const runs = this.runs();
-    if (runs.size && [...runs].every(run => this.data.ended.has(run)))
-      return runs.size > 1 ? "All runs have ended." : "The run has ended.";
-    return "";
-  }
-
-  private runs(): Set<number> {
-    const runs = new Set<number>();
-    for (const entry of this.data.entries) if (entry) runs.add(entry.run);
-    return runs;
+    const { state: own, count } = stateOfRuns(this.data, this.runs);
+    const state = this.store.get("paused") && own !== "ended" ? "paused" : own;
+    const [word, sign] = STATES[state];
+    setText(this.word, state === "paused" || count === this.runs ? word : words.someRuns(word, count, this.runs));
+    if (this.sign === sign) return;
+    this.sign = sign;
+    this.state.dataset.mkgState = state;
+    this.state.replaceChildren(icon(sign), this.word);
   }
 
   private countsText(): string {
-    const runs = this.runs();
+    const runs = new Set(this.data.entries.flatMap(entry => (entry ? [entry.run] : [])));
     if (!runs.size) return "";
-    const latest = Math.max(
-      ...[...runs].map(run => this.data.lastStep(run)).filter(step => !Number.isNaN(step)),
-      -Infinity
-    );
+    const latest = [...runs].map(run => this.data.lastStep(run)).filter(step => !Number.isNaN(step));
     const metrics = this.data.metrics("numbers").length + this.data.metrics("histograms").length;
     const parts = [
-      ...(latest === -Infinity ? [] : [`step ${exactNumber(latest)}`]),
+      ...(latest.length ? [words.stepAt(stepText(Math.max(...latest)))] : []),
       counted(metrics, "metric"),
       ...(runs.size > 1 ? [counted(runs.size, "run")] : [])
     ];
     return parts.join(" · ");
   }
+}
+
+function setText(element: HTMLElement, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
 }

@@ -1,24 +1,29 @@
-// The three views of a metric panel (lines, heat map, histograms): drawing, and saving as a table or picture.
+// The views of a metric panel (all metrics, lines, heat map, histograms): drawing, and saving as a table or picture.
 
-import { el } from "../shared/ui/dom";
+import { box, el, keyLine, nameSpan } from "../shared/ui/dom";
 import { metricOf, runName, type SelectedSeries } from "./data/selection";
+import * as words from "../words/metrics";
 import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
 import { Heatmap } from "./heat/heatmap";
 import { Histograms } from "./histograms";
+import { ChartGrid, pointsIn, shownIn } from "./grid/chart_grid";
 import { LineChart } from "./lines/line_chart";
 import { HeatLegend, LineLegend } from "./legends";
 import {
   type Rendered,
+  callCount,
   heatPicture,
   pointCount,
   histogramPicture,
   linePicture,
+  type LinesRendered,
   type Source,
   widened
 } from "./pictures";
-import { readingsAt } from "./lines/chart_picture";
+import { type ChartLine, readingsAt } from "./lines/chart_picture";
+import { runDash } from "./base/chart_theme";
 import { stepText, valueText } from "./base/value_axis";
-import type { PanelView } from "./base/state";
+import type { PanelStore, PanelView } from "./base/state";
 
 export interface Outcome {
   readonly remarks: readonly string[];
@@ -27,6 +32,7 @@ export interface Outcome {
   readonly isEmpty: boolean;
   readonly colors: ReadonlyMap<string, string>; // of the drawn modules
   readonly modules: ReadonlySet<string>; // the drawn ones
+  readonly calls: number; // of the drawn modules
   readonly isLog: boolean;
   readonly label: string; // what is drawn, in words
 }
@@ -51,14 +57,119 @@ interface ViewElements {
   say(text: string): void; // to those who do not see the picture
 }
 
-export function createView(kind: PanelView, places: ViewElements, source: Pick<Source, "store">): View {
-  if (kind === "heatmap") return new HeatView(places, source);
-  return kind === "histogram" ? new HistogramView(places, source) : new LineView(places, source);
+export function createView(kind: PanelView, places: ViewElements, store: PanelStore): View {
+  if (kind === "heatmap") return new HeatView(places, store);
+  if (kind === "histogram") return new HistogramView(places, store);
+  return kind === "grid" ? new GridView(places, store) : new LineView(places, store);
 }
 
-const HELP = "Arrow keys read values, plus and minus zoom, Escape shows all.";
-const HEAT_HELP = "Arrow keys read cells, Enter selects the module.";
 const SAID = 4; // values that are read out
+
+/** Reads out what the keyboard is on. */
+function readOut(places: ViewElements, chart: HTMLElement, lines: readonly ChartLine[], step: number | null): void {
+  if (step === null || chart !== document.activeElement) return;
+  const values = readingsAt(lines.slice(0, SAID), step).map(({ line, value }) => `${line.label} ${valueText(value)}`);
+  places.say(`${words.stepAt(stepText(step))}: ${values.join(", ")}`);
+}
+
+/** The last drawn value of a line. */
+function lastValue(line?: Pick<ChartLine, "data" | "range">): number | null {
+  return line && line.range.end > line.range.start ? line.data.values[line.range.end - 1] : null;
+}
+
+class GridView implements View {
+  readonly kind = "grid";
+  private readonly grid: ChartGrid;
+  private drawn: readonly LinesRendered[] = [];
+
+  private built = "";
+
+  constructor(
+    private readonly places: ViewElements,
+    private readonly store: PanelStore
+  ) {
+    this.grid = new ChartGrid(places.chart, store, {
+      open: metric => {
+        store.set("metric", metric);
+        store.set("view", "lines");
+      },
+      follow: (chart, { picture }, step) => readOut(places, chart, picture.lines, step)
+    });
+  }
+
+  get canvas(): HTMLCanvasElement | null {
+    return this.grid.canvas;
+  }
+
+  draw(source: Source): Outcome {
+    this.showRuns(source);
+    const drawn = this.grid.draw(source);
+    this.drawn = drawn;
+    const shown = shownIn(drawn);
+    const layered = shown.filter(({ entry }) => entry.module !== "");
+    const rest = outcome({ shown: layered, remarks: [], held: pointsIn(source, drawn), isEmpty: shown.length === 0 });
+    return {
+      ...rest,
+      isLog: drawn.length > 0 && drawn.every(({ picture }) => picture.axis.log),
+      last: lastValue(drawn[0]?.picture.lines[0]),
+      colors: commonColors(drawn),
+      label: words.chartsOf(drawn.length)
+    };
+  }
+
+  points(source: Source): number {
+    return pointsIn(source, this.drawn);
+  }
+
+  point(series: number | null): void {
+    this.grid.point(series);
+  }
+
+  csv(source: Source): string {
+    return linesToCsv(shownIn(this.drawn).map(one => named(source, one, one)));
+  }
+
+  /** Names stand at the lines; those of runs below all. */
+  private showRuns({ runs, theme }: Source): void {
+    const { legend } = this.places;
+    const built = `${theme.text} ${runs.join("\n")}`;
+    if (built === this.built) return;
+    this.built = built;
+    legend.hidden = runs.length < 2;
+    legend.className = "mkg-metric-legend mkg-metric-plain-legend";
+    legend.replaceChildren(
+      ...runs.map((name, run) => {
+        const key = box("mkg-legend-key", nameSpan("", name));
+        key.prepend(keyLine(theme.text, runDash(run)));
+        return key;
+      })
+    );
+  }
+
+  legend(): readonly LegendEntry[] {
+    return [];
+  }
+
+  ramp(): null {
+    return null;
+  }
+
+  dispose(): void {
+    this.grid.dispose();
+    this.store.set("pointed", null);
+  }
+}
+
+/** The colors of the modules, where each has the same one in all charts. */
+function commonColors(drawn: readonly LinesRendered[]): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  for (const { colors } of drawn)
+    for (const [module, color] of colors) {
+      if ((found.get(module) ?? color) !== color) return new Map();
+      found.set(module, color);
+    }
+  return found;
+}
 
 class LineView implements View {
   readonly kind = "lines";
@@ -68,9 +179,8 @@ class LineView implements View {
 
   constructor(
     private readonly places: ViewElements,
-    private readonly source: Pick<Source, "store">
+    private readonly store: PanelStore
   ) {
-    const { store } = source;
     this.chart = new LineChart(places.chart, {
       zoom: span => store.set("zoom", span),
       hover: step => this.follow(step),
@@ -88,12 +198,10 @@ class LineView implements View {
     this.drawn = drawn;
     const { lines, span } = drawn.picture;
     this.chart.draw({ ...drawn.picture, span: widened(span) });
-    this.lines.draw(lines, drawn.words);
-    const [first] = lines;
-    const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
-    const colors = new Map(lines.map(({ module, color }) => [module, color]));
-    const label = `Line chart of ${metricOf(source.data, source.store)}, ${lines.length} lines. ${HELP}`;
-    return { ...outcome(drawn), isLog: drawn.picture.axis.log, last, colors, label };
+    this.lines.draw(lines, drawn.choice + drawn.comparedBy);
+    const { axis } = drawn.picture;
+    const label = words.lineChart(metricOf(source.data, source.store), lines.length);
+    return { ...outcome(drawn), isLog: axis.log, last: lastValue(lines[0]), colors: drawn.colors, label };
   }
 
   points({ data }: Source): number {
@@ -105,9 +213,7 @@ class LineView implements View {
   }
 
   csv(source: Source): string {
-    const lines = this.drawn?.picture.lines ?? [];
-    const who = this.drawn?.shown ?? [];
-    return linesToCsv(lines.map(({ data, range }, i) => named(source, who[i], { data, range })));
+    return linesToCsv((this.drawn?.shown ?? []).map(one => named(source, one, one)));
   }
 
   legend(): readonly LegendEntry[] {
@@ -122,16 +228,12 @@ class LineView implements View {
   dispose(): void {
     this.chart.dispose();
     this.lines.dispose();
-    this.source.store.set("pointed", null);
+    this.store.set("pointed", null);
   }
 
   private follow(step: number | null): void {
     this.lines.follow(step);
-    const hasFocus = this.places.chart === document.activeElement;
-    const lines = this.drawn?.picture.lines ?? [];
-    if (step === null || !hasFocus) return;
-    const values = readingsAt(lines.slice(0, SAID), step).map(({ line, value }) => `${line.label} ${valueText(value)}`);
-    this.places.say(`step ${stepText(step)}: ${values.join(", ")}`);
+    readOut(this.places, this.places.chart, this.drawn?.picture.lines ?? [], step);
   }
 }
 
@@ -141,7 +243,7 @@ class HeatView implements View {
   private readonly colors: HeatLegend;
   private drawn?: ReturnType<typeof heatPicture>;
 
-  constructor(places: ViewElements, { store }: Pick<Source, "store">) {
+  constructor(places: ViewElements, store: PanelStore) {
     this.map = new Heatmap(places.chart, {
       pick: module => store.set("selected", module),
       say: text => places.say(text)
@@ -159,10 +261,8 @@ class HeatView implements View {
     const { rows, scale } = drawn.picture;
     this.map.draw(drawn.picture);
     this.colors.draw(drawn.picture);
-    const [first] = rows;
-    const last = first && first.range.end > first.range.start ? first.data.values[first.range.end - 1] : null;
-    const label = `Heat map of ${metricOf(source.data, source.store)}, ${rows.length} rows, ${scale.words}. ${HEAT_HELP}`;
-    return { ...outcome(drawn), isLog: scale.log, last, colors: new Map(), label };
+    const label = words.heatMap(metricOf(source.data, source.store), rows.length, scale.text);
+    return { ...outcome(drawn), isLog: scale.log, last: lastValue(rows[0]), colors: new Map(), label };
   }
 
   points({ data }: Source): number {
@@ -185,9 +285,9 @@ class HeatView implements View {
     const scale = this.drawn?.picture.scale;
     if (!scale || Number.isNaN(scale.least)) return null;
     const [low, high] = scale.byRow
-      ? ["row’s least", "row’s greatest"]
+      ? [words.ROW_LOW, words.ROW_HIGH]
       : [valueText(scale.least), valueText(scale.greatest)];
-    return { low, high, note: scale.words };
+    return { low, high, note: scale.text };
   }
 
   dispose(): void {
@@ -202,7 +302,7 @@ class HistogramView implements View {
   private readonly note = el("span", "mkg-dim");
   private drawn?: ReturnType<typeof histogramPicture>;
 
-  constructor(places: ViewElements, { store }: Pick<Source, "store">) {
+  constructor(places: ViewElements, store: PanelStore) {
     this.histograms = new Histograms(places.chart, store);
     places.legend.append(this.note);
     places.legend.classList.add("mkg-metric-legend", "mkg-metric-plain-legend");
@@ -216,10 +316,8 @@ class HistogramView implements View {
     const drawn = histogramPicture(source);
     this.drawn = drawn;
     this.histograms.draw(drawn.picture);
-    const heights = drawn.picture.log ? "logarithms of counts" : "counts";
-    const why = drawn.words ? ` ${drawn.words}, by how wide they are.` : "";
-    this.note.textContent = `Heights are ${heights}; each histogram is as high as its highest bar.${why}`;
-    const label = `Histograms of ${metricOf(source.data, source.store)}`;
+    this.note.textContent = words.heights(drawn.picture.log, drawn.choice);
+    const label = words.histogramsOf(metricOf(source.data, source.store));
     const colors = new Map(drawn.shown.map(({ entry }, i) => [entry.module, drawn.picture.cells[i].color]));
     return { ...outcome(drawn), isLog: drawn.picture.log, last: null, colors, label };
   }
@@ -249,15 +347,17 @@ class HistogramView implements View {
   }
 }
 
-function outcome<P>({
+type Counted = Pick<Rendered<unknown>, "remarks" | "held" | "isEmpty" | "shown">;
+
+function outcome({
   remarks,
   held,
   isEmpty,
   shown
-}: Rendered<P>): Pick<Outcome, "remarks" | "held" | "isEmpty" | "modules"> {
-  return { remarks, held, isEmpty, modules: new Set(shown.map(({ entry }) => entry.module)) };
+}: Counted): Pick<Outcome, (keyof Counted & keyof Outcome) | "modules" | "calls"> {
+  return { remarks, held, isEmpty, modules: new Set(shown.map(({ entry }) => entry.module)), calls: callCount(shown) };
 }
 
 function named<T extends object>({ runs }: Source, { entry }: SelectedSeries, rest: T): T & Named {
-  return { entry, run: runName(runs, entry.run), ...rest };
+  return { ...rest, entry, run: runName(runs, entry.run) };
 }

@@ -17,7 +17,7 @@ MAD_TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in 
 
 @metric("LossSpike", needs="Loss", keeps="the latest losses, `window` numbers")
 class LossSpike:
-    """How far the loss lies above the median of the `window` losses before it, in robust standard deviations.
+    """Distance of the loss above the median of the `window` losses before it, in robust standard deviations.
 
     (L - median) / (1.4826 MAD). No value before five losses and where they do not vary; losses that are not finite do
     not enter the window. Raises `NoValueError` for a loss that is NaN.

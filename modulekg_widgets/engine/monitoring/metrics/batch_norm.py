@@ -89,7 +89,7 @@ class VarTID(_WindowDiscrepancy):
 
 @metric("MeanTIDByStep", needs=NEEDS)
 class MeanTIDByStep(_StepDiscrepancy):
-    """What `MeanTID` gives where each batch is compared with the running statistics of its own step."""
+    """`MeanTID` with each batch compared to the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
         mean, std = _running(module)
@@ -98,7 +98,7 @@ class MeanTIDByStep(_StepDiscrepancy):
 
 @metric("VarTIDByStep", needs=NEEDS)
 class VarTIDByStep(_StepDiscrepancy):
-    """What `VarTID` gives where each batch is compared with the running statistics of its own step."""
+    """`VarTID` with each batch compared to the running statistics of its own step."""
 
     def update(self, x: moments.Moments, y: torch.Tensor, module: nn.Module) -> None:
         _, std = _running(module)

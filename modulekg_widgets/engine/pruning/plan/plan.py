@@ -144,9 +144,14 @@ def plan(
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> plan = mk.plan(mk.trace(model, torch.randn(1, 4)), ratio=0.5)
     >>> print(plan)
-    parameters 58 → 30 (51.7%), FLOPs 104 → 52 (50.0%), matmul FLOPs 96 → 48 (50.0%), 1 axis
+                  before → after   left
+    parameters        58 → 30     51.7%
+    FLOPs            104 → 52     50.0%
+    matmul FLOPs      96 → 48     50.0%
+    bytes            232 → 120    51.7%
     <BLANKLINE>
-      0.out      8 → 4      0.weight[0], 0.bias[0], 2.weight[1]
+    channel group (axis)  before → after  tensors [dimension]
+    0.out                      8 → 4      0.weight[0], 0.bias[0], 2.weight[1]
     >>> receipt = plan.cut(model)
     >>> model[0]
     Linear(in_features=4, out_features=4, bias=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,7 +150,7 @@ def draw_metrics(runs: Sequence[Run], shown: ChartOptions) -> Picture:
 def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine], str, bool]:
     """Returns metric, lines and note of the chart, and True if values are logarithms."""
     catalog, found, complete = _read(runs)
-    metric = shown.metric or next((s.metric for s in catalog.series if s.form != HISTOGRAM), "")
+    metric = shown.metric or first_metric(catalog.series)
     if shown.view == "heatmap" and not shown.metric:
         metric = heatmap_metric(catalog, found, [alert.metric for run in runs for alert in run.alerts]) or metric
     if shown.view == "histogram" and not shown.metric:
@@ -163,6 +164,19 @@ def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine
         _line(_name(catalog.series[number], runs, chosen), *found[number], shown.window, is_log) for number in chosen
     ]
     return metric, lines, "" if complete else "the beginning of a long training", is_log
+
+
+LOSS = re.compile(r"loss(?:es)?(?![a-z])", re.IGNORECASE)  # "train_loss", not "LossSpike"
+
+
+def first_metric(series: Iterable[Series]) -> str:
+    """Returns the metric that a chart opens on: a logged loss, else a number of the whole run, else the first one."""
+    numbers = [one for one in series if one.form != HISTOGRAM]
+    names = dict.fromkeys(one.metric for one in numbers)
+    of_layers = {one.metric for one in numbers if one.module}
+    logged = [name for name in names if name not in of_layers]
+    losses = sorted(filter(LOSS.search, logged), key=len)
+    return next(iter([*losses, *logged, *names]), "")
 
 
 def chosen_series(catalog: SeriesCatalog, found: Mapping[int, Points], metric: str, shown: ChartOptions) -> list[int]:

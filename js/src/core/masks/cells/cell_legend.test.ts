@@ -57,11 +57,11 @@ describe("the legend", () => {
   it("says what a cell is, which score it has, and both ends", async () => {
     const { find, store } = mount();
     const text = () => find(".mkg-mask-legend").textContent;
-    expect(text()).toMatch(/one cell = one index of the axis.*least.*most important.*l1, each row on its own scale/);
+    expect(text()).toMatch(/1 square = 1 channel.*low.*high importance.*l1, one scale per row/);
     store.set("scope", "global");
     store.set("importance", "taylor");
     await settle(40);
-    expect(text()).toContain("(taylor of the gradients that the parameters have, all rows on one scale)");
+    expect(text()).toContain("(taylor from the current gradients, one scale for all rows)");
   });
 
   it("says on which data scores stand, and which they still are while the sensitivity is computed", async () => {
@@ -71,17 +71,17 @@ describe("the legend", () => {
     session.setCosts(offers, {}, {});
     store.set("importance", "taylor");
     await settle(40);
-    expect(text()).toBe("(taylor on 2 batches, each row on its own scale)");
+    expect(text()).toBe("(taylor on 2 batches, one scale per row)");
     store.set("importance", "l2");
     await settle(40);
     store.set("importance", "sensitivity");
     session.setCosts(offers, { done: 1, total: 9 }, {});
     await settle(40);
-    expect(text()).toBe("(l2 as long as the sensitivity is being computed, each row on its own scale)");
+    expect(text()).toBe("(l2 until the sensitivity is ready, one scale per row)");
     session.setScores(scoresOf(THREE, 8), true);
     session.setCosts(offers, {}, {});
     await settle(40);
-    expect(text()).toBe("(sensitivity on 2 batches, each row on its own scale)");
+    expect(text()).toBe("(sensitivity on 2 batches, one scale per row)");
   });
 
   it("has what stays and what goes, and every other mark while it is in use", async () => {

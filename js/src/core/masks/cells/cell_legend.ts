@@ -6,6 +6,7 @@ import { COLOR_LEVELS, UNSCORED, rampColor, cellLayout, CELL_FLAGS, paintCell } 
 import type { EditorContext } from "../session/editor_context";
 import { batchesText } from "../draft/number_texts";
 import type { PlanData } from "../draft/plan_data";
+import * as words from "../../words/masks";
 
 // All that can be seen on the cells of a row, with what the legend says of it and when.
 
@@ -22,50 +23,50 @@ const always = () => true;
 
 /** Every one of `LOOKS` and every class that changes a strip has an entry. */
 export const MARKS: readonly Mark[] = [
-  { name: "stays", look: MIDDLE, text: "stays", isInUse: always },
-  { name: "goes", look: MIDDLE | CELL_FLAGS.goes, text: "goes", isInUse: always },
-  { name: "unscored", look: UNSCORED, text: "no score", isInUse: ({ data }) => lacksScores(data) },
+  { name: "stays", look: MIDDLE, text: words.KEPT, isInUse: always },
+  { name: "goes", look: MIDDLE | CELL_FLAGS.goes, text: words.REMOVED, isInUse: always },
+  { name: "unscored", look: UNSCORED, text: words.UNSCORED, isInUse: ({ data }) => lacksScores(data) },
   {
     name: "kept",
     look: MIDDLE | CELL_FLAGS.goes | CELL_FLAGS.kept,
-    text: "dry run keeps it",
+    text: words.KEPT_BY_DRY_RUN,
     isInUse: ({ session }) => hasIndices(session.report?.kept)
   },
   {
     name: "taken",
     look: MIDDLE | CELL_FLAGS.taken,
-    text: "dry run takes it",
+    text: words.REMOVED_BY_DRY_RUN,
     isInUse: ({ session }) => hasIndices(session.report?.taken)
   },
   {
     name: "stale",
     look: MIDDLE | CELL_FLAGS.goes | CELL_FLAGS.kept | CELL_FLAGS.stale,
-    text: "gray: of an earlier draft",
+    text: words.OUTDATED_MARK,
     // with the marks themselves: where it came and went with each gesture, the rows would move under the hand
     isInUse: ({ session }) => hasIndices(session.report?.kept) || hasIndices(session.report?.taken)
   },
   {
     name: "range",
     look: MIDDLE | CELL_FLAGS.range,
-    text: "range for space",
+    text: words.RANGE_MARK,
     isInUse: ({ cursor }) => cursor === "range"
   },
   {
     name: "cursor",
     look: "mkg-mask-key-cursor",
-    text: "cursor of the keyboard",
+    text: words.CURSOR_MARK,
     isInUse: ({ cursor }) => cursor !== ""
   },
   {
     name: "locked",
     look: "mkg-mask-key-locked",
-    text: "pale: locked",
+    text: words.LOCKED_MARK,
     isInUse: ({ store }) => store.get("locked").length > 0
   },
   {
     name: "module",
     look: "mkg-mask-key-module",
-    text: "in the selected module",
+    text: words.IN_MODULE,
     isInUse: ({ store }) => Boolean(store.get("selected"))
   }
 ];
@@ -91,13 +92,10 @@ function lacksScores(data: PlanData): boolean {
 
 const STOPS = 12;
 const SCALES = {
-  local: ["each row on its own scale", "From the 1st to the 99th percentile of the scores of the row"],
-  global: ["all rows on one scale", "From the 1st to the 99th percentile of all scores, each divided by its row's mean"]
+  local: [words.SCALE_PER_ROW, words.SCALE_PER_ROW_TITLE],
+  global: [words.ONE_SCALE, words.ONE_SCALE_TITLE]
 } as const;
-const AS_THEY_ARE = [
-  "all rows on one scale",
-  "From the 1st to the 99th percentile of all scores, as they are"
-] as const;
+const AS_THEY_ARE = [words.ONE_SCALE, words.RAW_SCALE_TITLE] as const;
 
 export class CellLegend extends Part {
   private readonly ramp = el("span", "mkg-mask-ramp");
@@ -111,12 +109,12 @@ export class CellLegend extends Part {
   ) {
     super(host);
     host.classList.add("mkg-mask-legend");
-    setRole(host, "group", "What the cells say");
+    setRole(host, "group", words.LEGEND);
     this.ramp.setAttribute("aria-hidden", "true");
     this.entries = MARKS.map(mark => new Entry(mark));
-    const ends = key(el("span", "", "least"), this.ramp, el("span", "", "most important"), this.scale);
+    const ends = key(el("span", "", words.LOW), this.ramp, el("span", "", words.HIGH), this.scale);
     ends.classList.add("mkg-mask-ends");
-    host.append(key(el("span", "", "one cell = one index of the axis")), ends, ...this.entries.map(own => own.element));
+    host.append(key(el("span", "", words.UNIT)), ends, ...this.entries.map(own => own.element));
     const { store, session, events, data } = scene;
     const later = () => scene.frames.add(this.draw);
     this.disposers.add(
@@ -143,14 +141,14 @@ export class CellLegend extends Part {
     const name = store.get("importance");
     const isSensitivity = name === "sensitivity" && offers.sensitivity;
     if (isSensitivity && !data.scores?.isComparable) {
-      const state = sensing ? "is being computed" : "is not computed";
+      const isRunning = sensing !== null;
       return data.scores
-        ? [this.of || "the former importance", ` as long as the sensitivity ${state}`]
-        : [name, ` ${state}`];
+        ? [this.of || words.PREVIOUS_SCORES, words.untilSensed(isRunning)]
+        : [name, words.sensitivityState(isRunning)];
     }
     this.of = name;
-    if (isSensitivity || offers.onBatches.includes(name)) return [name, ` on ${batchesText(offers.batches)}`];
-    return [name, name === "taylor" ? " of the gradients that the parameters have" : ""];
+    if (isSensitivity || offers.onBatches.includes(name)) return [name, words.onBatches(batchesText(offers.batches))];
+    return [name, name === "taylor" ? words.FROM_GRADIENTS : ""];
   }
 
   private readonly draw = (): void => {
@@ -160,7 +158,7 @@ export class CellLegend extends Part {
     const [scale, how] = scope === "global" && data.scores?.isComparable ? AS_THEY_ARE : SCALES[scope];
     const [name, after] = this.basis();
     this.scale.replaceChildren("(", nameSpan("", name), `${after}, ${scale})`);
-    this.scale.title = `${how}; what lies beyond has the color of the end`;
+    this.scale.title = words.clamped(how);
     for (const entry of this.entries) entry.draw(this.scene);
   };
 }

@@ -16,6 +16,7 @@ import {
 } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
 import { increaseText } from "../draft/number_texts";
+import * as words from "../../words/masks";
 
 // Pointer gestures on the cells of one axis: click, brush along, shift-click a range.
 
@@ -166,7 +167,7 @@ export class IndexStrip implements BrushTarget {
     element.setAttribute("role", "listbox");
     element.setAttribute("aria-multiselectable", "true");
     element.setAttribute("aria-orientation", "horizontal");
-    element.setAttribute("aria-label", `Indices of ${scene.data.axes.name[axis]}`);
+    element.setAttribute("aria-label", words.squares(scene.data.axes.name[axis]));
     element.setAttribute("aria-describedby", owner.describedBy);
     element.append(this.canvas, this.frame);
     this.disposers.add(
@@ -235,9 +236,9 @@ export class IndexStrip implements BrushTarget {
   }
 
   begin(): boolean {
-    const { session, data } = this.scene;
+    const { session } = this.scene;
     if (this.obstacle) {
-      session.say(`${data.axes.name[this.axis]} ${this.obstacle}.`);
+      session.say(this.obstacle);
       return false;
     }
     session.begin();
@@ -337,8 +338,9 @@ export class IndexStrip implements BrushTarget {
   private get obstacle(): string {
     const { session, data } = this.scene;
     const block = data.blocks.takes(this.axis);
-    if (block >= 0) return `goes with ${data.blocks.table.path[block]}: put that back first`;
-    return session.isLocked(this.axis) ? "is locked" : "";
+    const name = data.axes.name[this.axis];
+    if (block >= 0) return words.removedFirst(name, data.blocks.table.path[block]);
+    return session.isLocked(this.axis) ? words.isLocked(name) : "";
   }
 
   private update(): void {
@@ -356,18 +358,18 @@ export class IndexStrip implements BrushTarget {
     if (this.start !== null) for (const index of range(this.start, this.cursor)) looks[index] |= CELL_FLAGS.range;
   }
 
-  /** "index 12 of 64, importance 0.83, goes" */
+  /** "channel 12 of 64, importance 0.83, removed" */
   private sentence(index: number): string {
     const { scores, increases, axes } = this.scene.data;
     const score = scores?.at(this.axis, index);
     const increase = increases?.at(this.axis, index);
     const look = this.looks[index];
     return [
-      `index ${index} of ${axes.size[this.axis]}`,
-      score === undefined ? "" : `importance ${shortNumber(score)}`,
-      increase === undefined || Number.isNaN(increase) ? "" : `loss without it ${increaseText(increase)}`,
-      this.isRemoved(index) ? "goes" : "stays",
-      look & CELL_FLAGS.kept ? "the dry run keeps it" : look & CELL_FLAGS.taken ? "the dry run takes it" : ""
+      words.channelOf(index, axes.size[this.axis]),
+      score === undefined ? "" : words.importance(shortNumber(score)),
+      increase === undefined || Number.isNaN(increase) ? "" : words.lossWithout(increaseText(increase)),
+      this.isRemoved(index) ? words.REMOVED : words.KEPT,
+      look & CELL_FLAGS.kept ? words.KEPT_BY_DRY_RUN : look & CELL_FLAGS.taken ? words.REMOVED_BY_DRY_RUN : ""
     ]
       .filter(Boolean)
       .join(", ");

@@ -1,33 +1,22 @@
-// Number formatting of the mask editor: counts of axes and indices, changes in percent, rises of the loss.
+// Number formatting of the mask editor: counts of what is removed, changes in percent, rises of the loss.
 
-import { counted, exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
+import { shortBytes, shortNumber } from "../../shared/base/format";
 import type { Totals } from "./counters";
 import type { Dropped } from "./plan_data";
+import * as words from "../../words/masks";
 
-export function axesText(count: number): string {
-  return `${exactNumber(count)} ${count === 1 ? "axis" : "axes"}`;
-}
-
-function indicesText(count: number): string {
-  return `${exactNumber(count)} ${count === 1 ? "index" : "indices"}`;
-}
-
-export function blocksText(count: number): string {
-  return counted(count, "block");
-}
-
-/** What goes: "3 indices of 2 axes and 1 block"; "" for nothing. */
-export function removalText({ indices, axes, blocks }: Dropped, of: "of" | "on" = "of"): string {
-  const parts = [indices ? `${indicesText(indices)} ${of} ${axesText(axes)}` : "", blocks ? blocksText(blocks) : ""];
-  return parts.filter(Boolean).join(" and ");
+/** What is removed: "3 channels in 2 groups and 1 block"; "" for nothing. */
+export function removalText({ indices, axes, blocks }: Dropped): string {
+  const parts = [indices ? words.channelsInGroups(indices, axes) : "", blocks ? words.blocks(blocks) : ""];
+  return words.allOf(parts.filter(Boolean));
 }
 
 export type Counter = keyof Totals;
 
 export const COUNTERS: readonly [Counter, string][] = [
-  ["params", "Parameters"],
+  ["params", words.PARAMETERS],
   ["flops", "FLOPs"],
-  ["bytes", "Bytes"]
+  ["bytes", words.BYTES]
 ];
 
 export function amountText(counter: Counter, value: number): string {
@@ -50,7 +39,7 @@ export function increaseText(increase: number): string {
 
 /** "1 batch"; "your batches" where nobody knows how many there are. */
 export function batchesText(batches: number | null): string {
-  return batches === null ? "your batches" : batches === 1 ? "1 batch" : `${exactNumber(batches)} batches`;
+  return batches === null ? words.YOUR_BATCHES : words.batches(batches);
 }
 
 export function shareText(share: number): string {

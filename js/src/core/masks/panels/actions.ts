@@ -3,6 +3,7 @@
 import { button, Disposers, el, listen, setAttribute, Part, setRole, field } from "../../shared/ui/dom";
 import type { EditorContext } from "../session/editor_context";
 import { amountText, changeText, COUNTERS, removalText } from "../draft/number_texts";
+import * as words from "../../words/masks";
 
 // Asks once, inside the widget, before the model is cut, and says what will change.
 
@@ -11,8 +12,8 @@ let dialogs = 0;
 class CutDialog {
   private readonly disposers = new Disposers();
   private readonly veil = el("div", "mkg-mask-veil");
-  private readonly confirm = button("mkg-button mkg-mask-confirm", "Cut");
-  private readonly cancel = button("mkg-button mkg-mask-cancel", "Cancel");
+  private readonly confirm = button("mkg-button mkg-mask-confirm", words.CUT);
+  private readonly cancel = button("mkg-button mkg-mask-cancel", words.CANCEL);
   private isOpen = true;
 
   constructor(
@@ -55,14 +56,13 @@ class CutDialog {
     box.setAttribute("aria-modal", "true");
     box.setAttribute("aria-labelledby", heading);
     box.setAttribute("aria-describedby", text);
-    const title = el("div", "mkg-mask-dialog-title", `Cut ${removalText(data.dropped(), "on")}?`);
+    const title = el("div", "mkg-mask-dialog-title", words.askForCut(removalText(data.dropped())));
     title.id = heading;
     const body = el("div", "mkg-mask-dialog-body");
     body.id = text;
-    body.append(this.sizes(report), el("p", "", noteOf(report !== null)));
-    if (session.offers.recalibrate && store.get("recalibrating"))
-      body.append(el("p", "", "Then its running statistics are renewed from the batches."));
-    body.append(el("p", "", "The model is changed in place. “Undo cut” makes it what it was before."));
+    body.append(this.sizes(report), el("p", "", report ? words.SIZES_CHECKED : words.SIZES_ESTIMATED));
+    if (session.offers.recalibrate && store.get("recalibrating")) body.append(el("p", "", words.CUT_RECALIBRATES));
+    body.append(el("p", "", words.CUT_IN_PLACE));
     const buttons = el("div", "mkg-mask-dialog-buttons");
     buttons.append(this.cancel, this.confirm);
     box.append(title, body, buttons);
@@ -104,21 +104,15 @@ class CutDialog {
   }
 }
 
-function noteOf(isChecked: boolean): string {
-  return isChecked
-    ? "These are the sizes that the dry run of this draft came to."
-    : "These are the editor's own sizes: the dry run before the cut may correct them.";
-}
-
 export class Actions extends Part {
-  private readonly check = kernelButton("check", "Check", "Try the draft in a dry run; nothing is changed");
-  private readonly mask = kernelButton("mask", "Mask", "Set to zero what goes; the model keeps its shape");
-  private readonly cut = kernelButton("cut", "Cut…", "Take out what goes; asks before it does");
-  private readonly undo = kernelButton("undo-model", "Undo", "");
-  private readonly save = kernelButton("save", "Save", "Write the plan to the file");
-  private readonly load = kernelButton("load", "Load", "Read the plan from the file");
+  private readonly check = kernelButton("check", words.CHECK, words.CHECK_TITLE);
+  private readonly mask = kernelButton("mask", words.MASK, words.MASK_TITLE);
+  private readonly cut = kernelButton("cut", words.CUT_OPENS, words.CUT_TITLE);
+  private readonly undo = kernelButton("undo-model", words.UNDO, "");
+  private readonly save = kernelButton("save", words.SAVE, words.SAVE_TITLE);
+  private readonly load = kernelButton("load", words.LOAD, words.LOAD_TITLE);
   private readonly path = el("input", "mkg-mask-path");
-  private readonly more = button("mkg-button mkg-mask-more-file", "Plan file", "Save the plan to a file, or load one");
+  private readonly more = button("mkg-button mkg-mask-more-file", words.PLAN_FILE, words.PLAN_FILE_TITLE);
   private dialog: CutDialog | null = null;
 
   /** What the buttons come to stands between them, in `outcome`. */
@@ -130,9 +124,9 @@ export class Actions extends Part {
     super(host);
     const { session, store, data } = scene;
     host.classList.add("mkg-mask-bar");
-    const act = group("Model", this.check, this.mask, this.cut, this.undo);
+    const act = group(words.MODEL, this.check, this.mask, this.cut, this.undo);
     act.classList.add("mkg-mask-actions");
-    const files = group("File", this.pathField(), this.save, this.load);
+    const files = group(words.FILE, this.pathField(), this.save, this.load);
     files.classList.add("mkg-mask-file");
     this.more.setAttribute("aria-expanded", "false");
     host.append(act, this.more, outcome, files);
@@ -170,7 +164,7 @@ export class Actions extends Part {
     this.path.type = "text";
     this.path.spellcheck = false;
     this.path.autocomplete = "off";
-    return field("mkg-mask-field", "Plan file", this.path);
+    return field("mkg-mask-field", words.PLAN_FILE, this.path);
   }
 
   private ask(): void {
@@ -202,10 +196,9 @@ export class Actions extends Part {
       setAttribute(element, "aria-disabled", isBusy ? "true" : null);
     }
     this.undo.hidden = stage === "" && !this.undo.matches(":focus");
-    this.undo.textContent = stage === "cut" ? "Undo cut" : "Undo mask";
+    this.undo.textContent = stage === "cut" ? words.UNDO_CUT : words.UNDO_MASK;
     const count = store.get("operations");
-    const before = "The model becomes what it was before";
-    this.undo.title = count > 1 ? `${before} the last of ${count} operations` : before;
+    this.undo.title = count > 1 ? words.restoreLast(count) : words.RESTORE_MODEL;
     if (this.path !== this.path.ownerDocument.activeElement) this.path.value = store.get("path");
   };
 }

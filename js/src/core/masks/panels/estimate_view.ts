@@ -1,12 +1,13 @@
 // The loss curve beside the ratio's slider: estimated loss against FLOPs left, its source, and the buttons that measure it.
 
 import { button, Disposers, el, listen, setAttribute, svg, Part, setRole } from "../../shared/ui/dom";
-import { exactNumber, shortNumber } from "../../shared/base/format";
+import { shortNumber } from "../../shared/base/format";
 import { curveOf, type Point, currentCost, lossIncreaseAt, toMeasure } from "../session/estimate";
 import type { RatioControl } from "./toolbar";
 import type { EditorContext } from "../session/editor_context";
 import { batchesText, increaseText, shareText } from "../draft/number_texts";
 import type { CellTooltip } from "../cell_drawing";
+import * as words from "../../words/masks";
 
 // The rise of the loss against the FLOPs left, to look along, and to click or to walk on with keys: dots that are measured
 // with a line through them, and fainter the sum of what single indices cost.
@@ -16,7 +17,6 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [46, 6, 6, 28]; // around the line
 const SPACE = 11; // between labels
 const PAGE = 10; // steps
 const TINY = 1e-6; // of ratios that are the same
-const SUM = "sum of single indices";
 
 interface CurveOwner {
   readonly ratio: number;
@@ -52,16 +52,16 @@ class LossCurve {
       "aria-hidden": "true"
     });
     const [all, none, scale] = [label("start", LEFT), label("end", WIDTH - RIGHT), label("start", LEFT)];
-    all.textContent = "100 % of the FLOPs left";
+    all.textContent = words.ALL_FLOPS;
     none.textContent = "0 %";
-    scale.textContent = "rise of the loss, square-root scale";
+    scale.textContent = words.LOSS_SCALE;
     for (const text of [all, none]) text.setAttribute("y", String(HEIGHT - 15));
     scale.setAttribute("y", String(HEIGHT - 3));
     const labels = [this.least, this.middle, this.most, all, none, scale];
     picture.append(this.zero, this.line, this.through, this.spots, this.under, this.here, ...labels);
     const { element } = this;
     element.tabIndex = 0;
-    setRole(element, "slider", "Ratio on the curve of the loss against the FLOPs left");
+    setRole(element, "slider", words.LOSS_CURVE);
     element.setAttribute("aria-valuemin", "0");
     element.append(picture);
     this.under.style.display = "none";
@@ -150,13 +150,13 @@ class LossCurve {
     this.tip.showBelow(this.element, this.sentence(point));
   }
 
-  /** "ratio 0.3: 61.2 % of the FLOPs left, measured loss +0.4 at ratio 0.3; sum of single indices +0.12" */
+  /** "ratio 0.3: 61.2 % of FLOPs left, measured loss +0.4 at ratio 0.3; sum of single channels +0.12" */
   private sentence({ ratio, flopsLeft, increase }: Point): string {
     const below = this.dots.filter(dot => dot.ratio <= ratio + TINY).slice(-1);
     const above = this.dots.filter(dot => dot.ratio >= ratio - TINY).slice(0, 1);
     const beside = [...new Set(ratio > TINY && above.length ? [...below, ...above] : [])];
-    const found = beside.map(dot => `${increaseText(dot.increase)} at ratio ${shortNumber(dot.ratio)}`).join(", ");
-    return `${placeText(ratio, flopsLeft)}, ${found && `measured loss ${found}; `}${SUM} ${increaseText(increase)}`;
+    const found = beside.map(dot => words.atRatio(increaseText(dot.increase), shortNumber(dot.ratio))).join(", ");
+    return `${placeText(ratio, flopsLeft)}, ${found && `${words.measuredLoss(found)}; `}${words.summed(increaseText(increase))}`;
   }
 
   private leave(): void {
@@ -193,7 +193,7 @@ class LossCurve {
 }
 
 function placeText(ratio: number, flopsLeft: number): string {
-  return `ratio ${shortNumber(ratio)}: ${shareText(flopsLeft)} of the FLOPs left`;
+  return words.place(shortNumber(ratio), shareText(flopsLeft));
 }
 
 /** A scale on which the range where one cuts is not flat beside what costs most. */
@@ -205,16 +205,12 @@ function label(anchor: "start" | "end", x: number): SVGTextElement {
 
 const round = (value: number): number => Math.round(10 * value) / 10;
 
-const WHAT_TO_PASS = "Pass MaskEditor batches= and loss= to see here what each ratio costs.";
-const MORE = "together they usually cost more";
-const UNKNOWN = "What a ratio costs is not computed for this model as it is.";
-
 export class EstimateView extends Part {
   private readonly curve: LossCurve;
   private readonly figure = el("span", "mkg-mask-estimate-figure");
   private readonly source = el("span", "mkg-mask-estimate-source");
-  private readonly compute = button("mkg-button mkg-mask-sense", "", "Remove each index in turn and see what it costs");
-  private readonly cancel = button("mkg-button mkg-mask-sense-cancel", "Cancel");
+  private readonly compute = button("mkg-button mkg-mask-sense", "", words.SENSE_TITLE);
+  private readonly cancel = button("mkg-button mkg-mask-sense-cancel", words.CANCEL);
   private readonly bar = el("progress", "mkg-mask-sense-progress");
   private drawn = ""; // what the line was drawn for
   private points: readonly Point[] = [];
@@ -229,7 +225,7 @@ export class EstimateView extends Part {
   ) {
     super(host);
     host.classList.add("mkg-mask-estimate");
-    setRole(host, "group", "Loss without what goes");
+    setRole(host, "group", words.LOSS);
     this.curve = new LossCurve(
       {
         get ratio() {
@@ -241,7 +237,7 @@ export class EstimateView extends Part {
     );
     const { session, store, data } = scene;
     if (session.offers.sensitivity || data.increases) this.fill();
-    else host.append(el("span", "mkg-mask-estimate-source", WHAT_TO_PASS));
+    else host.append(el("span", "mkg-mask-estimate-source", words.WHAT_TO_PASS));
     const later = () => scene.frames.add(this.draw);
     this.disposers.add(
       session.events.on(["increases", "scores", "costs"], later),
@@ -260,7 +256,7 @@ export class EstimateView extends Part {
 
   private fill(): void {
     this.compute.dataset.mkgNeedsKernel = this.cancel.dataset.mkgNeedsKernel = "";
-    this.bar.setAttribute("aria-label", "Sensitivity: indices that are done");
+    this.bar.setAttribute("aria-label", words.SENSE_PROGRESS);
     const [text, work] = [el("div", "mkg-mask-estimate-text"), el("div", "mkg-mask-group")];
     work.append(this.source, this.bar, this.cancel, this.compute);
     text.append(this.figure, work);
@@ -280,13 +276,11 @@ export class EstimateView extends Part {
     if (sensing?.total) [this.bar.max, this.bar.value] = [sensing.total, sensing.done];
     else this.bar.removeAttribute("value");
     this.curve.element.hidden = !data.increases || !data.scores;
-    const [figure, source] = data.increases ? this.known() : [[], UNKNOWN];
-    this.compute.textContent = !data.increases ? "Compute" : this.isToMeasure ? "Measure" : "Renew";
-    this.compute.title = this.isToMeasure
-      ? "Measure the loss at some ratios of the present ranking"
-      : "Remove each index in turn and see what it costs, then measure some ratios";
+    const [figure, source] = data.increases ? this.known() : [[], words.NOT_COMPUTED];
+    this.compute.textContent = !data.increases ? words.COMPUTE : this.isToMeasure ? words.MEASURE : words.UPDATE;
+    this.compute.title = this.isToMeasure ? words.MEASURE_TITLE : words.SENSE_AND_MEASURE_TITLE;
     if (session.wantsCurve && this.toMeasure && connected && !isRunning) this.measure();
-    const lines = isRunning ? [progressText(sensing.done, sensing.total)] : figure;
+    const lines = isRunning ? [words.sensed(sensing.done, sensing.total)] : figure;
     if (this.figure.textContent !== lines.join(" "))
       this.figure.replaceChildren(...lines.flatMap((line, at) => [at ? " " : "", el("span", "", line)]));
     const from = isRunning && !data.increases ? "" : source;
@@ -320,33 +314,29 @@ export class EstimateView extends Part {
     const here = currentCost(data);
     this.drawCurve();
     const { measured, measuredLoss: loss, offers } = session;
-    const at = `at ${shareText(here.flopsLeft)} of FLOPs`;
+    const at = words.atShare(shareText(here.flopsLeft));
     const on = batchesText(offers.batches);
     const { removed } = data.blocks;
     if (measured && loss !== null) {
       const increase = loss - measured.base;
-      this.curve.mark({ flopsLeft: here.flopsLeft, increase }, `measured loss ${increaseText(increase)}`);
+      this.curve.mark({ flopsLeft: here.flopsLeft, increase }, words.measuredLoss(increaseText(increase)));
       return [
-        [`Measured: loss ${shortNumber(measured.base)} → ${shortNumber(loss)}`, `(${increaseText(increase)}) ${at}`],
-        textOn(on, this.dots.length > 0)
+        [words.lossMeasured(shortNumber(measured.base), shortNumber(loss)), `(${increaseText(increase)}) ${at}`],
+        words.measuredOn(on, this.dots.length > 0)
       ];
     }
     if (measured && store.get("connected") && this.canMeasure(session, store) && !removed.length) {
       const along = lossIncreaseAt(this.dots, here.flopsLeft);
-      this.curve.mark({ flopsLeft: here.flopsLeft, increase: along ?? here.increase }, "loss not measured yet");
-      return [[`Measured: loss ${shortNumber(measured.base)} → …`, at], textOn(on, this.dots.length > 0)];
+      this.curve.mark({ flopsLeft: here.flopsLeft, increase: along ?? here.increase }, words.NOT_MEASURED);
+      return [[words.lossMeasured(shortNumber(measured.base), "…"), at], words.measuredOn(on, this.dots.length > 0)];
     }
-    this.curve.mark(here, `${SUM} ${increaseText(here.increase)}`);
+    this.curve.mark(here, words.summed(increaseText(here.increase)));
     const text = measured
       ? `${shortNumber(measured.base)} → ${shortNumber(measured.base + here.increase)} (${increaseText(here.increase)})`
       : increaseText(here.increase);
     const isMasked = store.get("stage") === "masked";
-    const why = isMasked
-      ? " Not measured while the model is masked."
-      : removed.length
-        ? " Not measured where blocks go."
-        : "";
-    return [[`Sum: loss ${text}`, at], `The sum of what each index costs alone, on ${on}: ${MORE}.${why}`];
+    const why = isMasked ? words.NOT_WHILE_MASKED : removed.length ? words.NOT_WITH_BLOCKS : "";
+    return [[words.lossSummed(text), at], words.summedOn(on, why)];
   }
 
   private drawCurve(): void {
@@ -377,16 +367,6 @@ export class EstimateView extends Part {
     const point = this.points.find(own => Math.abs(own.ratio - ratio) < 1e-6);
     return point ? [{ ratio, flopsLeft: point.flopsLeft, increase: loss - base }] : [];
   }
-}
-
-function textOn(on: string, isFaint: boolean): string {
-  return `On ${on}, with zeros for a cut. ${isFaint ? "Faint" : "The line"}: the sum over single indices; ${MORE}.`;
-}
-
-function progressText(done: number, total: number | null): string {
-  return total
-    ? `Sensitivity: ${exactNumber(done)} of ${exactNumber(total)}`
-    : `Sensitivity: ${exactNumber(done)} done`;
 }
 
 const numbers = new WeakMap<object, number>();

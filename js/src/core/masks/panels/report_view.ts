@@ -1,15 +1,14 @@
 // The report of the dry run, beside the buttons and in full below them, and the results of the user's function.
 
 import { button, Disposers, el, listen, nameSpan, Part, setRole } from "../../shared/ui/dom";
-import { counted, exactNumber, shortNumber } from "../../shared/base/format";
+import { shortNumber } from "../../shared/base/format";
 import type { Change, Report, Evaluation } from "../session/kernel_answers";
 import type { EditorContext } from "../session/editor_context";
 import { amountText, changeText, COUNTERS } from "../draft/number_texts";
+import * as words from "../../words/masks";
 
 const MAX_LISTED = 200;
 const MAX_LINKS = 4;
-const EMPTY = "Nothing goes yet: click cells, drag over them, or move a slider.";
-const UNTRIED = "Not tried yet: Check runs the draft without changing the model.";
 let bodies = 0;
 
 export class ReportView {
@@ -31,11 +30,11 @@ export class ReportView {
     private readonly show: (axis: number) => void
   ) {
     host.classList.add("mkg-mask-report");
-    setRole(host, "region", "Dry run");
+    setRole(host, "region", words.DRY_RUN);
     this.found.setAttribute("role", "status");
     this.body.id = `mkg-mask-report-${++bodies}`;
     this.body.tabIndex = 0; // it may have to be scrolled
-    setRole(this.body, "group", "What the dry run found");
+    setRole(this.body, "group", words.DRY_RUN_DETAILS);
     this.toggle.setAttribute("aria-controls", this.body.id);
     this.head.append(this.hint, this.found, this.note, this.toggle);
     host.append(this.head, this.body);
@@ -44,6 +43,7 @@ export class ReportView {
     this.disposers.add(
       events.on(["report", "status"], later),
       scene.data.draft.onChange(later),
+      scene.store.on("stage", later),
       listen(this.toggle, "click", () => this.open(!this.isOpen))
     );
     this.showBody();
@@ -68,8 +68,8 @@ export class ReportView {
     this.host.classList.toggle("mkg-is-empty", report === null);
     this.host.classList.toggle("mkg-is-stale", isStale);
     this.host.classList.toggle("mkg-is-failed", !!report?.error);
-    const hint = report || isChecking ? "" : data.isEmpty ? EMPTY : UNTRIED;
-    const note = [isStale ? "of an earlier draft" : "", isChecking ? "checking…" : ""].filter(Boolean).join(" · ");
+    const hint = report || isChecking ? "" : data.isEmpty ? this.emptyHint : words.UNTRIED;
+    const note = [isStale ? words.OUTDATED : "", isChecking ? words.CHECKING : ""].filter(Boolean).join(" · ");
     if (this.hint.textContent !== hint) this.hint.textContent = hint;
     if (this.note.textContent !== note) this.note.textContent = note;
     // one that comes to the same is read out again
@@ -77,6 +77,13 @@ export class ReportView {
     this.wasChecking = isChecking;
     if (isFresh) this.take(report);
   };
+
+  /** What to do with an empty draft; the notice says what a cut has done. */
+  private get emptyHint(): string {
+    const { session, store } = this.scene;
+    if (store.get("stage") !== "cut") return words.SELECT_CHANNELS;
+    return session.notice ? "" : words.SELECT_MORE;
+  }
 
   private take(report: Report | null): void {
     this.found.replaceChildren(...(report ? outcome(report) : []));
@@ -92,7 +99,7 @@ export class ReportView {
     const { drawn, toggle, body, isOpen } = this;
     const hasBody = drawn !== null && (drawn.error !== null || drawn.changes.length > 0);
     toggle.hidden = !hasBody;
-    toggle.textContent = drawn?.error ? "Whole error" : counted(drawn?.changes.length ?? 0, "correction");
+    toggle.textContent = drawn?.error ? words.FULL_ERROR : words.corrections(drawn?.changes.length ?? 0);
     toggle.setAttribute("aria-expanded", String(hasBody && isOpen));
     body.hidden = !hasBody || !isOpen;
   }
@@ -103,7 +110,7 @@ export class ReportView {
     const list = el("ul", "mkg-mask-changes");
     list.append(...report.changes.slice(0, MAX_LISTED).map(change => this.change(change)));
     const rest = report.changes.length - MAX_LISTED;
-    if (rest > 0) list.append(el("li", "mkg-dim", `and ${exactNumber(rest)} more`));
+    if (rest > 0) list.append(el("li", "mkg-dim", words.more(rest)));
     return [list];
   }
 
@@ -113,7 +120,7 @@ export class ReportView {
     entry.append(nameSpan("", text));
     const { name } = this.scene.data.axes;
     for (const axis of axes.filter(own => own < name.length).slice(0, MAX_LINKS)) {
-      const link = button("mkg-link", "", "Show the axis");
+      const link = button("mkg-link", "", words.SHOW_GROUP);
       link.append(nameSpan("mkg-code", name[axis]));
       this.links.add(listen(link, "click", () => this.show(axis)));
       entry.append(" ", link);
@@ -122,14 +129,13 @@ export class ReportView {
   }
 }
 
-/** "Dry run: it runs, 1 correction. Parameters 148 → 100 (−32.4 %), …" */
+/** "Dry run passed with 1 correction. Parameters 148 → 100 (−32.4 %), …" */
 function outcome({ error, changes, ...sizes }: Report): (Node | string)[] {
   if (error !== null) {
     const text = nameSpan("mkg-mask-error", error);
     text.title = error;
-    return [el("strong", "", "Dry run: the draft does not run."), " ", text];
+    return [el("strong", "", words.DRY_RUN_FAILED), " ", text];
   }
-  const count = changes.length ? counted(changes.length, "correction") : "no corrections";
   const figures = COUNTERS.flatMap(([counter, label]) => {
     const pair = sizes[counter];
     if (!pair) return [];
@@ -138,34 +144,17 @@ function outcome({ error, changes, ...sizes }: Report): (Node | string)[] {
     return [el("span", "mkg-mask-figure", change ? `${text} (${change})` : text)];
   });
   const parts = figures.flatMap((figure, at) => [at ? ", " : " ", figure]);
-  return [el("strong", "", `Dry run: it runs, ${count}.`), ...parts];
+  return [el("strong", "", words.dryRunPassed(changes.length)), ...parts];
 }
 
 // Results of the user's function for the model, before a cut, after it and recalibrated, beside the buttons for it.
 
-/** What had been done to the model, in words. */
-const STATES: Readonly<Record<string, string>> = {
-  uncut: "uncut",
-  masked: "masked",
-  cut: "cut",
-  recalibrated: "recalibrated",
-  later: "trained since"
-};
 const MAX_RESULTS = 6; // the latest
-const NO_STATISTICS = "no statistics to recalibrate";
 
 export class TrialView extends Part {
   private readonly check = el("input", "mkg-mask-recalibrating");
-  private readonly recalibrate = button(
-    "mkg-button mkg-mask-recalibrate",
-    "Recalibrate",
-    "Renew the running statistics of the cut model from the batches"
-  );
-  private readonly evaluate = button(
-    "mkg-button mkg-mask-evaluate",
-    "Evaluate",
-    "Call the function that was passed as evaluate="
-  );
+  private readonly recalibrate = button("mkg-button mkg-mask-recalibrate", words.RECALIBRATE, words.RECALIBRATE_TITLE);
+  private readonly evaluate = button("mkg-button mkg-mask-evaluate", words.EVALUATE, words.EVALUATE_TITLE);
   private readonly values = el("div", "mkg-mask-values");
   private readonly said = el("div", "mkg-offscreen");
 
@@ -176,16 +165,15 @@ export class TrialView extends Part {
     super(host);
     const { session, store } = scene;
     host.classList.add("mkg-mask-trial");
-    setRole(host, "group", "Recalibration and evaluation");
+    setRole(host, "group", words.TRIAL);
     this.said.setAttribute("role", "status");
     this.recalibrate.dataset.mkgNeedsKernel = this.evaluate.dataset.mkgNeedsKernel = "";
     const { recalibrate, evaluate, batches, hasStatistics } = session.offers;
     const tools = el("div", "mkg-mask-group");
     if (recalibrate) tools.append(this.choice(), this.recalibrate);
     else if (batches !== null && !hasStatistics) {
-      const why = el("span", "mkg-dim", NO_STATISTICS);
-      why.title =
-        "The model keeps no running statistics, as batch normalisations do: a recalibration would renew nothing";
+      const why = el("span", "mkg-dim", words.NO_STATISTICS);
+      why.title = words.NO_STATISTICS_TITLE;
       tools.append(why);
     }
     if (evaluate) tools.append(this.evaluate);
@@ -206,9 +194,9 @@ export class TrialView extends Part {
 
   private choice(): HTMLElement {
     const label = el("label", "mkg-mask-field");
-    label.title = "A cut renews the running statistics of its normalisations from the batches";
+    label.title = words.RECALIBRATE_AFTER_TITLE;
     this.check.type = "checkbox";
-    label.append(this.check, el("span", "", "recalibrate with the cut"));
+    label.append(this.check, el("span", "", words.RECALIBRATE_AFTER));
     return label;
   }
 
@@ -241,7 +229,7 @@ export class TrialView extends Part {
     const names = [...new Set(evaluations.flatMap(({ values }) => [...values.keys()]))];
     const table = el("table", "mkg-mask-sizes mkg-mask-found-values");
     const head = el("tr");
-    head.append(el("td"), ...evaluations.map(({ state }) => heading("col", STATES[state] ?? state)));
+    head.append(el("td"), ...evaluations.map(({ state }) => heading("col", words.STATES[state] ?? state)));
     if (evaluations.length) table.append(head);
     for (const name of names) {
       const row = el("tr");
@@ -268,7 +256,7 @@ function heading(scope: "col" | "row", text: string): HTMLElement {
 /** Why a function found nothing. */
 function failure({ state, error }: Evaluation): HTMLElement[] {
   if (!error) return [];
-  const line = el("div", "mkg-mask-failure", `${STATES[state] ?? state}: `);
+  const line = el("div", "mkg-mask-failure", `${words.STATES[state] ?? state}: `);
   line.append(nameSpan("", error));
   line.title = error;
   return [line];
@@ -277,5 +265,5 @@ function failure({ state, error }: Evaluation): HTMLElement[] {
 /** "cut: accuracy 0.41" */
 function spoken({ state, values, error }: Evaluation): string {
   const found = [...values].map(([name, value]) => `${name} ${shortNumber(value)}`).join(", ");
-  return `${STATES[state] ?? state}: ${error || found}`;
+  return `${words.STATES[state] ?? state}: ${error || found}`;
 }

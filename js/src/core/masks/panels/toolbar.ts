@@ -16,24 +16,24 @@ import {
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
-import { DISCONNECTED } from "../../shared/ui/widget_frame";
-import type { Action } from "../session/session";
 import { exactNumber } from "../../shared/base/format";
 import type { Amount } from "../draft/counters";
 import { amountText, changeText, type Counter, COUNTERS, removalText } from "../draft/number_texts";
+import * as words from "../../words/masks";
+import { DISCONNECTED, DISMISS } from "../../words/shared";
 
 const SEARCH_DELAY = 120; // ms without a key before a search runs
 const SCOPES: readonly [Scope, string][] = [
-  ["local", "each axis"],
-  ["global", "all axes together"]
+  ["local", words.WITHIN_GROUPS],
+  ["global", words.ACROSS_MODEL]
 ];
 
 export class MaskToolbar extends Part {
   readonly ratio: RatioControl;
   private readonly importance = el("select", "mkg-mask-importance");
   private readonly scope = el("select", "mkg-mask-scope");
-  private readonly undo = button("mkg-button mkg-mask-undo", "", "Undo (Ctrl+Z)");
-  private readonly redo = button("mkg-button mkg-mask-redo", "", "Redo (Ctrl+Shift+Z)");
+  private readonly undo = button("mkg-button mkg-mask-undo", "", `${words.UNDO} (Ctrl+Z)`);
+  private readonly redo = button("mkg-button mkg-mask-redo", "", `${words.REDO} (Ctrl+Shift+Z)`);
   private readonly input = el("input");
   private readonly count = el("span", "mkg-search-count");
   private readonly typed = new Debounced(() => this.scene.store.set("query", this.input.value), SEARCH_DELAY);
@@ -45,19 +45,19 @@ export class MaskToolbar extends Part {
     super(host);
     const { data, store, session } = scene;
     host.classList.add("mkg-mask-toolbar");
-    setRole(host, "toolbar", "Importance, ratio and search");
+    setRole(host, "toolbar", words.TOOLBAR);
     this.importance.dataset.mkgNeedsKernel = "";
-    this.importance.title = "Importance: what the cells are shaded and chosen by";
-    this.scope.title = "Ranked on: what a ratio takes the least important of";
-    this.importance.setAttribute("aria-label", "Importance");
-    this.scope.setAttribute("aria-label", "Ranked on");
+    this.importance.title = words.IMPORTANCE_TITLE;
+    this.scope.title = words.COMPARE_TITLE;
+    this.importance.setAttribute("aria-label", words.IMPORTANCE);
+    this.scope.setAttribute("aria-label", words.COMPARE);
     this.importance.append(...this.importances(data.payload.importances));
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
     this.ratio = new RatioControl(scene);
     this.disposers.add(() => this.ratio.dispose());
     host.append(
-      field("mkg-mask-field", "Importance", this.importance),
-      field("mkg-mask-field", "Ranked on", this.scope),
+      field("mkg-mask-field", words.IMPORTANCE, this.importance),
+      field("mkg-mask-field", words.COMPARE, this.scope),
       this.ratio.element,
       this.steps(),
       this.searchBox()
@@ -102,7 +102,7 @@ export class MaskToolbar extends Part {
       [this.redo, "redo"]
     ] as const) {
       element.append(icon(name));
-      element.setAttribute("aria-label", name === "undo" ? "Undo" : "Redo");
+      element.setAttribute("aria-label", name === "undo" ? words.UNDO : words.REDO);
       this.disposers.add(listen(element, "click", () => this.scene.session.step(name)));
       group.append(element);
     }
@@ -112,11 +112,11 @@ export class MaskToolbar extends Part {
   private searchBox(): HTMLElement {
     const box = el("div", "mkg-search");
     this.input.type = "search";
-    this.input.placeholder = "Find axes";
-    this.input.title = "By name, or by the name of a member; blocks by their paths";
+    this.input.placeholder = words.FIND;
+    this.input.title = words.FIND_TITLE;
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
-    this.input.setAttribute("aria-label", "Find axes");
+    this.input.setAttribute("aria-label", words.FIND);
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
     box.append(icon("search"), this.input, this.count);
@@ -166,10 +166,10 @@ export class RatioControl {
     field.max = "0.999";
     field.step = "0.01";
     slider.min = field.min = "0";
-    slider.title = "How many of the indices go, the least important first";
-    slider.setAttribute("aria-label", "Ratio of the indices that go");
-    field.setAttribute("aria-label", "Ratio as a number");
-    element.append(el("span", "mkg-label", "Ratio"), slider, field);
+    slider.title = words.RATIO_TITLE;
+    slider.setAttribute("aria-label", words.RATIO_SLIDER);
+    field.setAttribute("aria-label", words.RATIO_FIELD);
+    element.append(el("span", "mkg-label", words.RATIO), slider, field);
     this.disposers.add(
       listen(slider, "input", () => this.preview(Number(slider.value))),
       listen(slider, "change", () => scene.session.commit()),
@@ -265,19 +265,9 @@ export class RatioControl {
 
 // The lines beside the buttons: the latest notice, and the counters of parameters, FLOPs and bytes.
 
-const WAITING: Readonly<Record<Action, string>> = {
-  mask: "Waiting for the kernel to mask the model…",
-  cut: "Waiting for the kernel to cut the model…",
-  undo: "Waiting for the kernel to undo…",
-  save: "Waiting for the kernel to save the plan…",
-  load: "Waiting for the kernel to load the plan…",
-  recalibrate: "Waiting for the kernel to recalibrate the model…",
-  evaluate: "Waiting for the kernel to evaluate the model…"
-};
-
 export class MaskStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
-  private readonly close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", DISMISS);
 
   constructor(
     host: HTMLElement,
@@ -300,8 +290,8 @@ export class MaskStatus extends Part {
     const connected = store.get("connected");
     const parts = [
       connected ? "" : DISCONNECTED,
-      connected && session.action ? WAITING[session.action] : "",
-      data.scores ? "" : "The importances are not there yet.",
+      connected && session.action ? words.waitingFor(words.TASKS[session.action]) : "",
+      data.scores ? "" : words.NO_SCORES,
       session.notice
     ];
     const text = parts.filter(Boolean).join(" · ");
@@ -325,12 +315,13 @@ export class CounterLine extends Part {
   ) {
     super(host);
     host.classList.add("mkg-mask-counters");
-    setRole(host, "group", "Size before and after");
+    setRole(host, "group", words.SIZES);
     const [first = "", ...more] = scene.session.offers.inputs;
-    const per = first && ` for an input of ${first}${more.length ? ` and ${more.length} more` : ""}`;
+    const per = first && words.forInput(first, more.length);
     this.gauges = COUNTERS.map(([counter, label]) => new Gauge(counter, label, counter === "flops" ? per : ""));
     host.append(...this.gauges.map(({ element }) => element), this.dropped);
-    this.disposers.add(scene.data.draft.onChange(() => scene.frames.add(this.draw)));
+    const later = () => scene.frames.add(this.draw);
+    this.disposers.add(scene.data.draft.onChange(later), scene.store.on("stage", later));
     this.draw();
   }
 
@@ -338,10 +329,9 @@ export class CounterLine extends Part {
     const totals = this.scene.data.counters.totals();
     const { isApproximate } = this.scene.data;
     for (const gauge of this.gauges) gauge.draw(totals[gauge.counter], gauge.counter === "flops" && isApproximate);
-    const dropped = this.scene.data.dropped();
-    const verb = dropped.indices + dropped.blocks === 1 ? "goes" : "go";
-    const going = removalText(dropped);
-    const text = going ? `${going} ${verb}` : "nothing goes yet";
+    const removed = removalText(this.scene.data.dropped());
+    const none = this.scene.store.get("stage") === "cut" ? words.NO_MORE_SELECTED : words.NONE_SELECTED;
+    const text = removed ? words.removed(removed) : none;
     if (this.dropped.textContent !== text) this.dropped.textContent = this.dropped.title = text;
   };
 }

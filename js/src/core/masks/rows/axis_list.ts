@@ -18,9 +18,10 @@ import { axisCost } from "../session/estimate";
 import type { Member } from "../draft/payload";
 import type { EditorContext } from "../session/editor_context";
 import { IndexStrip, type IndexStripOwner } from "../cells/index_strip";
-import { axesText, blocksText, increaseText } from "../draft/number_texts";
-import { counted, exactNumber } from "../../shared/base/format";
+import { increaseText } from "../draft/number_texts";
+import { exactNumber } from "../../shared/base/format";
 import type { PlanData } from "../draft/plan_data";
+import * as words from "../../words/masks";
 
 // The frozen axes in one line: how many there are, and how many for which reason. It opens on all of them.
 
@@ -45,7 +46,7 @@ class FrozenFold {
     this.heading.setAttribute("aria-level", "3");
     list.id = `mkg-mask-frozen-${++folds}`;
     this.toggle.setAttribute("aria-controls", list.id);
-    this.toggle.append(el("strong", "", `${axesText(axes.length).replace(" ", " frozen ")}:`), " ", reasons(counts));
+    this.toggle.append(el("strong", "", words.fixed(axes.length)), " ", reasons(counts));
     this.toggle.title = counts.map(([reason, count]) => `${exactNumber(count)} × ${reason}`).join("\n");
     this.heading.append(this.toggle);
     this.disposers.add(listen(this.toggle, "click", () => this.open(!this.isShown)));
@@ -85,7 +86,7 @@ function reasons(counts: readonly (readonly [string, number])[]): HTMLElement {
     line.append(at ? ", " : "", `${exactNumber(count)} × `, nameSpan("", reason));
   });
   const rest = counts.length - MAX_REASONS;
-  if (rest > 0) line.append(`, ${exactNumber(rest)} more reasons`);
+  if (rest > 0) line.append(words.moreReasons(rest));
   return line;
 }
 
@@ -156,17 +157,17 @@ class AxisRow {
     const [kept, size] = [data.draft.remaining(this.axis), data.axes.size[this.axis]];
     const text = this.strip ? `${exactNumber(kept)} / ${exactNumber(size)}` : exactNumber(size);
     if (this.count.textContent !== text) this.count.textContent = text;
-    this.count.title = this.strip ? `${exactNumber(kept)} of ${exactNumber(size)} stay` : "size";
+    this.count.title = this.strip ? words.keptOf(kept, size) : words.SIZE_TITLE;
     const isLocked = session.isLocked(this.axis);
     this.drawAway();
     this.shell.classList.toggle("mkg-is-locked", isLocked);
     this.shell.classList.toggle("mkg-is-thinned", kept < size);
     setAttribute(this.lock, "aria-pressed", String(isLocked));
-    this.lock.title = isLocked ? "Unlock: gestures change this axis again" : "Lock: no gesture changes this axis";
+    this.lock.title = isLocked ? words.UNLOCK_TITLE : words.LOCK_TITLE;
     this.slider.disabled = !session.mayDraw(this.axis) || !data.scores;
     const dropped = String(size - kept);
     if (this.slider.value !== dropped) this.slider.value = dropped;
-    setAttribute(this.slider, "aria-valuetext", `${exactNumber(size - kept)} of ${exactNumber(size)} go`);
+    setAttribute(this.slider, "aria-valuetext", words.removedOf(size - kept, size));
     this.drawCost();
     this.strip?.draw();
   };
@@ -177,7 +178,7 @@ class AxisRow {
     const block = blocks.takes(this.axis);
     this.shell.classList.toggle("mkg-is-away", block >= 0);
     this.away.hidden = block < 0;
-    const text = block < 0 ? "" : `goes with ${blocks.table.path[block]}`;
+    const text = block < 0 ? "" : words.away(blocks.table.path[block]);
     if (this.away.textContent !== text) this.away.textContent = this.away.title = text;
   }
 
@@ -186,12 +187,13 @@ class AxisRow {
     const found = axisCost(this.scene.data, this.axis);
     this.cost.hidden = found === null;
     if (!found) return;
-    const each = `one of its indices alone ${increaseText(found.mean)} on average`;
-    const text = found.removed ? `loss ${increaseText(found.increase)}` : `${increaseText(found.mean)} an index`;
+    const { removed, increase } = found;
+    const [all, single] = [increaseText(increase), increaseText(found.mean)];
+    const text = removed ? words.lossChange(all) : words.perChannel(single);
     if (this.cost.textContent !== text) this.cost.textContent = text;
-    const all = `the ${exactNumber(found.removed)} that go ${increaseText(found.increase)}, ${increaseText(found.increase / found.removed)} each`;
-    const sum = found.removed ? `${all}, the sum of single ones, which together usually cost more; ` : "";
-    this.cost.title = `Estimated rise of the loss: ${sum}${each}`;
+    this.cost.title = removed
+      ? words.costOfRemoved(removed, all, increaseText(increase / removed), single)
+      : words.costTitle(single);
   }
 
   private head(): void {
@@ -206,7 +208,7 @@ class AxisRow {
     line.append(name);
     if (role !== null) {
       const pill = nameSpan("mkg-mask-role", role);
-      pill.title = `Role: ${role}`;
+      pill.title = words.role(role);
       line.append(pill);
     }
     line.append(this.strip ? this.cost : this.count);
@@ -216,13 +218,13 @@ class AxisRow {
   private controls(): HTMLElement {
     const { lock, slider } = this;
     lock.append(icon("lock"));
-    lock.setAttribute("aria-label", `Lock ${this.name}`);
+    lock.setAttribute("aria-label", words.lock(this.name));
     slider.type = "range";
     slider.min = "0";
     slider.max = String(this.scene.data.axes.size[this.axis] - 1);
     slider.step = "1";
-    slider.title = "How many go, the least important first";
-    slider.setAttribute("aria-label", `How many indices of ${this.name} go`);
+    slider.title = words.SLIDER_TITLE;
+    slider.setAttribute("aria-label", words.slider(this.name));
     this.disposers.add(
       listen(lock, "click", () => this.toggleLock()),
       listen(slider, "input", () => this.slide()),
@@ -250,9 +252,10 @@ class AxisRow {
     const line = this.strip ? this.controls() : (this.info.firstElementChild ?? this.info);
     if (this.strip) this.info.append(line);
     if (!members.length) return;
-    const toggle = button("mkg-mask-more", counted(members.length, "member"), titleOf(members));
+    const count = words.tensors(members.length);
+    const toggle = button("mkg-mask-more", count, titleOf(members));
     toggle.setAttribute("aria-expanded", "false");
-    toggle.setAttribute("aria-label", `${counted(members.length, "member")} of ${this.name}`);
+    toggle.setAttribute("aria-label", words.ofGroup(count, this.name));
     line.append(toggle);
     let list: HTMLElement | null = null;
     this.disposers.add(
@@ -276,7 +279,7 @@ function halves(name: string): string[] {
 function titleOf(members: readonly Member[]): string {
   const first = members.slice(0, MAX_TITLE_NAMES).map(memberText);
   const rest = members.length - first.length;
-  return [...first, ...(rest > 0 ? [`and ${exactNumber(rest)} more`] : [])].join("\n");
+  return [...first, ...(rest > 0 ? [words.more(rest)] : [])].join("\n");
 }
 
 function memberText([tensor, dim]: Member): string {
@@ -286,14 +289,14 @@ function memberText([tensor, dim]: Member): string {
 function listOf(members: readonly Member[]): HTMLElement {
   const list = el("ul", "mkg-mask-members");
   list.tabIndex = 0; // it may have to be scrolled
-  list.setAttribute("aria-label", "Members");
+  list.setAttribute("aria-label", words.TENSORS);
   for (const member of members.slice(0, MAX_LISTED)) {
     const entry = el("li");
     entry.append(nameSpan("mkg-code", memberText(member)));
     list.append(entry);
   }
   const rest = members.length - MAX_LISTED;
-  if (rest > 0) list.append(el("li", "mkg-dim", `and ${exactNumber(rest)} more`));
+  if (rest > 0) list.append(el("li", "mkg-dim", words.more(rest)));
   return list;
 }
 
@@ -305,8 +308,6 @@ const MIN_ROW = 58; // px
 const FROZEN_ROW = 31;
 const FOLD = 31; // the line of the frozen axes
 const SHORT = 440; // px: a list that is not longer needs no window of its own
-const KEYS =
-  "Arrows move between indices, space drops or keeps, shift with arrows selects a range, Home and End go to the ends.";
 let lists = 0;
 
 interface Slot {
@@ -338,17 +339,17 @@ export class AxisList extends Part implements IndexStripOwner {
     const free = axes.filter(axis => data.isFree(axis));
     const frozen = axes.filter(axis => !data.isFree(axis));
     this.slots = [...free, ...frozen].map(axis => this.slot(axis));
-    const keys = el("div", "mkg-offscreen", KEYS);
+    const keys = el("div", "mkg-offscreen", words.KEYS);
     keys.id = this.describedBy;
     host.classList.add("mkg-mask-rows");
-    const frozenList = this.list("Frozen axes", frozen);
+    const frozenList = this.list(words.FIXED, frozen);
     this.fold = frozen.length ? new FrozenFold(frozenList, data, frozen, () => this.measureAll()) : null;
     this.blocks = data.blocks.count ? new BlockList(scene, () => this.measureAll()) : null;
     const folded = this.fold ? [this.fold.heading, frozenList] : [];
     host.append(
       keys,
       ...(this.blocks ? [this.blocks.heading, this.blocks.table] : []),
-      ...(free.length ? [heading("Free axes"), this.list("Free axes", free)] : []),
+      ...(free.length ? [heading(words.PRUNABLE), this.list(words.PRUNABLE, free)] : []),
       ...folded,
       this.empty
     );
@@ -542,11 +543,11 @@ export class AxisList extends Part implements IndexStripOwner {
       list.hidden = list.querySelector(".mkg-mask-row:not([hidden])") === null;
       (list.previousElementSibling as HTMLElement).hidden = list.hidden;
     }
-    this.empty.textContent = this.slots.length ? "No axis has this in its name or members." : "This model has no axes.";
+    this.empty.textContent = this.slots.length ? words.NO_MATCH : words.NO_GROUPS;
     const blocks = this.blocks?.filter(query) ?? 0;
     this.empty.hidden = count + blocks > 0;
-    const found = [`${count} of ${axesText(this.slots.length)}`];
-    if (this.blocks) found.unshift(`${blocks} of ${blocksText(this.scene.data.blocks.count)}`);
+    const found = [words.foundOf(count, words.groups(this.slots.length))];
+    if (this.blocks) found.unshift(words.foundOf(blocks, words.blocks(this.scene.data.blocks.count)));
     this.found(query ? found.join(", ") : "");
     this.measureAll();
   }
@@ -567,7 +568,7 @@ export class AxisList extends Part implements IndexStripOwner {
     for (const { axis, shell } of this.slots) {
       const isMarked = !!path && members[axis].some(([tensor]) => tensor.startsWith(`${path}.`));
       shell.classList.toggle("mkg-is-on-module", isMarked);
-      setAttribute(shell, "aria-description", isMarked ? "in the selected module" : null);
+      setAttribute(shell, "aria-description", isMarked ? words.IN_MODULE : null);
     }
   }
 }

@@ -6,7 +6,7 @@ import { exactNumber, shortNumber } from "../../shared/base/format";
 import { cellLayout, CELL_FLAGS, paintCell, ScoreScale } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
 import { Scores } from "../draft/scores";
-import { blocksText } from "../draft/number_texts";
+import * as words from "../../words/masks";
 
 const MAX_OPEN_ROWS = 12; // rows that are shown unasked
 const ROW = 27; // px
@@ -87,7 +87,7 @@ export class BlockList {
     this.lines.forEach((line, block) => {
       const outer = blocks.goesWith(block);
       const isRemoved = draft.isRemoved(blocks.entry, block);
-      const text = outer >= 0 ? `goes with ${lastOf(blocks.table.path[outer])}` : isRemoved ? "goes" : "stays";
+      const text = outer >= 0 ? words.away(lastOf(blocks.table.path[outer])) : isRemoved ? words.REMOVE : words.KEEP;
       line.row.classList.toggle("mkg-is-gone", blocks.gone.has(block));
       line.row.classList.toggle("mkg-is-away", outer >= 0);
       if (line.state.textContent !== text) line.state.textContent = text;
@@ -98,8 +98,7 @@ export class BlockList {
     });
     const count = blocks.removed.length;
     const own = blocks.table.within.filter(outer => outer < 0).length;
-    const inner = blocks.count - own ? `, ${exactNumber(blocks.count - own)} inside of these` : "";
-    this.summary.textContent = `can go as a whole${inner}${count ? `; ${exactNumber(count)} ${count === 1 ? "goes" : "go"}` : ""}`;
+    this.summary.textContent = words.blockSummary(blocks.count - own, count);
   };
 
   /** What was removed elsewhere, or before, is shown. */
@@ -127,7 +126,7 @@ export class BlockList {
     this.heading.setAttribute("aria-level", "3");
     this.table.id = `mkg-mask-blocks-${++lists}`;
     this.toggle.setAttribute("aria-controls", this.table.id);
-    this.toggle.append(el("strong", "", blocksText(own || count)), " ", this.summary);
+    this.toggle.append(el("strong", "", words.blocks(own || count)), " ", this.summary);
     this.heading.append(this.toggle);
   }
 
@@ -136,15 +135,11 @@ export class BlockList {
     const head = el("thead");
     const line = el("tr");
     for (const [name, text, title] of [
-      ["name", "Block", ""],
-      ["params", "Parameters", "What it has, and what goes with it"],
-      ["flops", "FLOPs", "What it costs in a forward pass"],
-      [
-        "score",
-        importance || "Importance",
-        "How important the block is: the least important ones cost least to remove"
-      ],
-      ["state", "Goes", "Whether it goes"]
+      ["name", words.BLOCK, ""],
+      ["params", words.PARAMETERS, words.BLOCK_PARAMETERS_TITLE],
+      ["flops", "FLOPs", words.BLOCK_FLOPS_TITLE],
+      ["score", importance || words.IMPORTANCE, words.BLOCK_SCORE_TITLE],
+      ["state", words.STATUS, words.STATUS_TITLE]
     ]) {
       const cell = el("th", `mkg-mask-block-${name}`, text);
       cell.scope = "col";
@@ -154,7 +149,7 @@ export class BlockList {
     const body = el("tbody");
     body.append(...this.inOrder().map(block => this.lines[block].row));
     head.append(line);
-    this.table.setAttribute("aria-label", "Blocks");
+    this.table.setAttribute("aria-label", words.BLOCKS);
     this.table.append(head, body);
   }
 
@@ -170,7 +165,7 @@ export class BlockList {
     const { path, params, flops, score, within } = table;
     const row = el("tr", "mkg-mask-block");
     row.dataset.mkgBlock = path[block];
-    const fold = within.includes(block) ? button("mkg-mask-block-fold", "", "Blocks that lie in it") : null;
+    const fold = within.includes(block) ? button("mkg-mask-block-fold", "", words.NESTED) : null;
     const name = button("mkg-mask-name", "", path[block]);
     const shown = this.shortName(block);
     if (shown !== path[block]) name.setAttribute("aria-label", path[block]);
@@ -188,7 +183,7 @@ export class BlockList {
     const state = nameSpan("", "");
     cell.setAttribute("aria-hidden", "true");
     state.setAttribute("aria-hidden", "true"); // the button is pressed or not
-    toggle.setAttribute("aria-label", `Remove ${path[block]}`);
+    toggle.setAttribute("aria-label", words.remove(path[block]));
     toggle.append(cell, state);
     const last = el("td", "mkg-mask-block-state");
     last.append(toggle);
@@ -200,7 +195,7 @@ export class BlockList {
       last
     );
     if (fold) {
-      fold.setAttribute("aria-label", `Blocks in ${path[block]}`);
+      fold.setAttribute("aria-label", words.blocksIn(path[block]));
       this.disposers.add(listen(fold, "click", () => this.unfold(block)));
     }
     this.disposers.add(
@@ -221,10 +216,10 @@ export class BlockList {
 
   private titleOf(block: number, outer: number): string {
     const { path, importance, score } = this.scene.data.blocks.table;
-    if (outer >= 0) return `It goes with ${path[outer]}: put that back first`;
-    const known = Number.isNaN(score[block]) ? "" : `; ${importance} ${shortNumber(score[block])}`;
+    if (outer >= 0) return words.restoreFirst(path[outer]);
+    const known = Number.isNaN(score[block]) ? "" : `${importance} ${shortNumber(score[block])}`;
     const { draft, blocks } = this.scene.data;
-    return draft.isRemoved(blocks.entry, block) ? `Put ${path[block]} back` : `Remove ${path[block]}${known}`;
+    return draft.isRemoved(blocks.entry, block) ? words.restore(path[block]) : words.remove(path[block], known);
   }
 
   // ----------------------------------------------------------------- gestures
@@ -233,8 +228,7 @@ export class BlockList {
     const { session, data } = this.scene;
     const { blocks, draft } = data;
     const outer = blocks.goesWith(block);
-    if (outer >= 0)
-      session.say(`${blocks.table.path[block]} goes with ${blocks.table.path[outer]}: put that back first.`);
+    if (outer >= 0) session.say(words.removedFirst(blocks.table.path[block], blocks.table.path[outer]));
     else session.remove(block, !draft.isRemoved(blocks.entry, block));
   }
 
@@ -284,7 +278,7 @@ export class BlockList {
       const path = this.scene.data.blocks.table.path[block];
       const isMarked = !!selected && (path === selected || selected.startsWith(`${path}.`));
       row.classList.toggle("mkg-is-on-module", isMarked);
-      setAttribute(row, "aria-description", isMarked ? "in the selected module" : null);
+      setAttribute(row, "aria-description", isMarked ? words.IN_MODULE : null);
     });
   }
 
@@ -305,6 +299,6 @@ const lastOf = (path: string): string => path.slice(path.lastIndexOf(".") + 1);
 
 function figure(name: string, value: number): HTMLElement {
   const cell = el("td", `mkg-mask-block-${name}`, Number.isNaN(value) ? "–" : shortNumber(value));
-  cell.title = Number.isNaN(value) ? "unknown" : exactNumber(value);
+  cell.title = Number.isNaN(value) ? words.UNKNOWN : exactNumber(value);
   return cell;
 }

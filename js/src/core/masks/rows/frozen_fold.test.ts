@@ -35,8 +35,8 @@ describe("the frozen axes", () => {
     expect(state()).toEqual(["false", true]);
     expect(list.childElementCount).toBe(7);
     expect(toggle.textContent).toBe(
-      "7 frozen axes: 2 × positions of the kernel, 2 × … is not read by this forward pass, 1 × model input, " +
-        "1 × another one, 1 more reasons"
+      "7 fixed: 2 × positions of the kernel, 2 × … is not read by this forward pass, 1 × model input, " +
+        "1 × another one, 1 more reason"
     );
     expect(toggle.title.split("\n")).toHaveLength(5);
   });

@@ -20,6 +20,8 @@ import { type Step, stepOf } from "../draft/draft";
 import { type PlanData, readPlan, renewedPlan } from "../draft/plan_data";
 import { removedByRatio, type Scope } from "../draft/scores";
 import { Debounced } from "../../shared/ui/dom";
+import * as words from "../../words/masks";
+import { UNREADABLE } from "../../words/shared";
 
 // A list of listeners for each kind of event.
 
@@ -110,7 +112,6 @@ export interface Channel {
 export type RatioCounts = readonly [ratio: number, counts: readonly (readonly [axis: number, count: number])[]];
 
 const PATIENCE = 1000; // ms
-const UNREADABLE = "This widget's data cannot be read.";
 
 /** Tells what is drawn here from what others draw. */
 const newName = (): string => Math.random().toString(36).slice(2, 12);
@@ -380,7 +381,7 @@ export class Session {
     const step = data?.history.peek(way);
     if (!data || !step) return;
     const parts = step.parts.filter(({ axis }) => this.mayChange(axis));
-    if (!parts.length) return this.say("Its axes are locked: unlock them first.");
+    if (!parts.length) return this.say(words.STEP_LOCKED);
     data.draft.begin();
     for (const { axis, start, changed, before, after } of parts)
       data.draft.write(axis, start, changed, way === "undo" ? before : after);

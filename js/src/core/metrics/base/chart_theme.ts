@@ -23,23 +23,29 @@ export function runDash(run: number): readonly number[] {
   return DASHES[run % DASHES.length];
 }
 
-/** Remembers which module has which color, for as long as it is drawn. */
+/** Remembers which module has which color in a chart, for as long as it is drawn; in other charts the same, if it can. */
 export class ColorBook {
-  private readonly slots = new Map<string, number>();
+  private readonly charts = new Map<string, Map<string, number>>();
+  private readonly liked = new Map<string, number>(); // what a key has had first
 
-  /** The slots of the keys that are drawn now; those that were drawn before keep theirs. */
-  slotsOf(keys: readonly string[]): number[] {
+  /** The slots of the keys that a chart draws now; those that it drew before keep theirs. */
+  slotsOf(keys: readonly string[], chart = ""): number[] {
+    const slots = this.charts.get(chart) ?? new Map<string, number>();
+    this.charts.set(chart, slots);
     const drawn = new Set(keys);
-    for (const key of [...this.slots.keys()]) if (!drawn.has(key)) this.slots.delete(key);
+    for (const key of [...slots.keys()]) if (!drawn.has(key)) slots.delete(key);
     const used = new Array<number>(COLORS).fill(0);
-    for (const slot of this.slots.values()) used[slot] += 1;
+    for (const slot of slots.values()) used[slot] += 1;
     for (const key of drawn) {
-      if (this.slots.has(key)) continue;
-      const slot = used.indexOf(Math.min(...used));
+      if (slots.has(key)) continue;
+      const least = Math.min(...used);
+      const liked = this.liked.get(key) ?? -1;
+      const slot = used[liked] === least ? liked : used.indexOf(least);
       used[slot] += 1;
-      this.slots.set(key, slot);
+      slots.set(key, slot);
+      if (liked < 0) this.liked.set(key, slot);
     }
-    return keys.map(key => this.slots.get(key) ?? 0);
+    return keys.map(key => slots.get(key) ?? 0);
   }
 }
 

@@ -2,7 +2,8 @@
 
 import { StateStore } from "../../shared/base/state_store";
 
-export type PanelView = "lines" | "heatmap" | "histogram";
+/** All metrics in small charts, or one metric as lines, heat map or histograms. */
+export type PanelView = "grid" | "lines" | "heatmap" | "histogram";
 export type Phase = "train" | "eval" | "both";
 /** From where to where the colors of a heat map reach: without outliers, over all values, or of each row by itself. */
 export type ColorRule = "robust" | "full" | "row";
@@ -53,4 +54,13 @@ export class PanelStore extends StateStore<PanelState> {
   constructor(initial: Partial<PanelState> = {}) {
     super({ ...initialPanelState(), ...initial });
   }
+}
+
+/** What pictures are made by. */
+export type PanelReader = Pick<PanelStore, "get">;
+
+/** The state as it is but for the metric, which is drawn as lines. */
+export function linesOf(store: PanelReader, metric: string): PanelReader {
+  const own: Partial<PanelState> = { metric, view: "lines" };
+  return { get: key => own[key] ?? store.get(key) } as PanelReader;
 }

@@ -1,6 +1,6 @@
 // Value axes of charts: linear and log scales, ticks and tick labels.
 
-import { scaleLinear } from "d3-scale";
+import { ticks as niceTicks } from "d3-array";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 
 /** A value axis: `plot` numbers are what the chart library sees, whatever the size of the values. */
@@ -100,12 +100,11 @@ export function timesPowers(low: number, high: number, times: readonly number[])
 
 /** Multiples of 1, 2 or 5 times a power of ten, no closer than `most` of them would be. */
 export function roundTicks(low: number, high: number, most: number): number[] {
-  const scale = scaleLinear([low, high], [0, 1]);
   const count = Math.min(MAX_TICKS, most);
-  const ticks = scale.ticks(count);
+  const ticks = niceTicks(low, high, count);
   // it takes the nearest stride, which may be finer than was asked for; half as many have the next one
   const isFine = ticks[1] - ticks[0] < ((high - low) / count) * (1 - 1e-9);
-  return (isFine ? scale.ticks(count / 2) : ticks).map(tick => tick + 0); // no tick is −0
+  return (isFine ? niceTicks(low, high, count / 2) : ticks).map(tick => tick + 0); // no tick is −0
 }
 
 /** The ticks as text, all with the same digits, so that they can be compared at a glance. */

@@ -41,6 +41,7 @@ export class MetricData {
   readonly entries: (Entry | undefined)[] = [];
   readonly alerts: AlertMark[] = [];
   readonly ended = new Set<number>();
+  readonly waiting = new Set<number>(); // runs that have begun and have no value yet
   structure = 0; // counts the changes of the catalog
   revision = 0; // counts all changes
   taken = 0; // counts all values
@@ -104,6 +105,7 @@ export class MetricData {
     this.addHistograms(update.histograms);
     this.addAlerts(update.alerts);
     update.ended.forEach(run => this.ended.add(run));
+    update.waiting.forEach(run => this.waiting.add(run));
     this.revision += 1;
     for (const listener of [...this.listeners]) listener();
   }
@@ -115,7 +117,7 @@ export class MetricData {
     this.alertCount = 0;
     this.bins = 0;
     this.structure += 1;
-    const held = [this.lines, this.histograms, this.ended, this.indices.numbers, this.indices.histograms];
+    const held = [this.lines, this.histograms, this.ended, this.waiting, this.indices.numbers, this.indices.histograms];
     held.forEach(collection => collection.clear());
   }
 

@@ -1,6 +1,7 @@
 // The payload of a metric panel, and messages of new values with their numbers as typed arrays.
 
 import * as v from "valibot";
+import { LEFT_OUT } from "../../words/metrics";
 import {
   checked,
   count,
@@ -69,7 +70,8 @@ const UpdateSchema = parts({
   /** Of each histogram low, high, total and sampled, then its counts, in the second buffer. */
   histograms: section({ series: counts, steps: v.nullish(list(isFiniteNumber), []), bins: counts }),
   alerts: section({ from, entries: v.optional(list(isAlert), []) }),
-  ended: counts
+  ended: counts,
+  waiting: counts // runs that have begun and have no value yet
 });
 
 export type Update = ReturnType<typeof decode>;
@@ -81,7 +83,7 @@ export function decodeUpdate(content: unknown, buffers: unknown): Update | null 
   } catch (error) {
     // the reason is the name of a part; the content may hold the user's names and is not shown
     const reason = error instanceof PayloadError ? error.part || "kind" : "unreadable";
-    console.warn("modulekg-widgets: a message of metric values was left out:", reason);
+    console.warn(LEFT_OUT, reason);
     return null;
   }
 }

@@ -101,15 +101,17 @@ describe("shownSeries", () => {
     selectedSeries(data, storeOf(state), runs).map(({ label }) => label);
 
   it("names as much as tells the series apart, and no more", () => {
-    expect(labels({ metric: "Loss" }, ["base"])).toEqual(["whole model", "whole model"]);
-    expect(labels({ metric: "Loss" }, ["base", "big"])).toEqual(["whole model · base", "whole model · big"]);
-    expect(labels({ metric: "Loss", phase: "eval" }, ["base", "big"])).toEqual(["whole model · base"]);
+    expect(labels({ metric: "Loss" }, ["base"])).toEqual(["Loss", "Loss"]);
+    expect(labels({ metric: "Loss" }, ["base", "big"])).toEqual(["Loss · base", "Loss · big"]);
+    expect(labels({ metric: "Loss", phase: "eval" }, ["base", "big"])).toEqual(["Loss · base"]);
     expect(labels({ metric: "Loss", phase: "both" }, ["base"])).toEqual([
-      "whole model · train",
-      "whole model · eval",
-      "whole model · train"
+      "Loss · train",
+      "Loss · eval",
+      "Loss · train"
     ]);
     expect(labels({ metric: "Norm" }, ["base"])).toEqual(["relu · call 1", "relu · call 2", "conv"]);
+    const rooted = dataOf(numbers("Norm", ["", "conv"]));
+    expect(selectedSeries(rooted, storeOf({}), ["base"]).map(({ label }) => label)).toEqual(["whole model", "conv"]);
   });
 
   it("falls back to the phase that has values, and says which", () => {
@@ -171,22 +173,20 @@ describe("the lines that the panel chooses", () => {
   const bad = (layer: number, value: number) => (layer === 37 ? value : alike(layer));
 
   it("are those that differ most from the median, and one that does not", () => {
-    const { modules, reasons, words, told, isOwn } = chosenModules(
+    const { modules, reasons, hasFactors, isOwn, isAuto } = chosenModules(
       sixty(layer => bad(layer, 500)),
       storeOf({})
     );
-    expect([modules.length, isOwn]).toEqual([AUTO_COUNT, true]);
+    expect([modules.length, isOwn, isAuto, hasFactors]).toEqual([AUTO_COUNT, true, true, true]);
     expect(modules).toEqual([...modules].sort((a, b) => SIXTY.indexOf(a) - SIXTY.indexOf(b)));
     expect(reasons.get(BAD)).toBe("49 ×");
-    const near = modules.filter(module => reasons.get(module) === "nearest");
+    const near = modules.filter(module => reasons.get(module) === "typical");
     expect(near).toEqual([SIXTY[3]]); // 10.3 is the median
-    expect(words).toBe("8 of 61 modules: those that differ most from the median, and the one nearest to it");
-    expect(told).toBe("how many times the median, where that is most");
   });
 
   it.each<[string, (layer: number, step: number) => number, string]>([
     ["one value far away", (layer, step) => bad(layer, step === 41 ? 9e5 : 10.3), "87,000 ×"],
-    ["one value that is none", (layer, step) => bad(layer, step === 41 ? NaN : 10.3), "not finite from step 41"],
+    ["one value that is none", (layer, step) => bad(layer, step === 41 ? NaN : 10.3), "NaN or infinite from step 41"],
     ["values below zero", (layer, step) => bad(layer, -5 - step / 1e3), "−15"],
     ["values a millionth as large", (layer, step) => bad(layer, 1e-5 + step / 1e12), "9.7e−7 ×"]
   ])("have one with %s", (_, value, reason) => {
@@ -195,13 +195,13 @@ describe("the lines that the panel chooses", () => {
 
   it("have those with alerts first", () => {
     const alerts: Parts["alerts"] = [[0, "blocks.20", "Norm", 30, "too large"]];
-    const { reasons, words } = chosenModules(
+    const { reasons, hasAlerts } = chosenModules(
       sixty(layer => bad(layer, 500), { alerts }),
       storeOf({})
     );
     expect([...reasons][0]).toEqual(["blocks.20", "alert at step 30"]);
     expect(reasons.has(BAD)).toBe(true);
-    expect(words).toContain("first those with alerts");
+    expect(hasAlerts).toBe(true);
   });
 
   it("stay while a few values come, and are chosen anew when there are many more", () => {
@@ -219,7 +219,7 @@ describe("the lines that the panel chooses", () => {
 
   it("are all where these are few", () => {
     const few = chosenModules(dataOf(numbers("Norm", ["a", "b"])), storeOf({}));
-    expect(few).toMatchObject({ modules: ["a", "b"], words: "" });
+    expect(few).toMatchObject({ modules: ["a", "b"], reasons: new Map() });
   });
 });
 
@@ -239,13 +239,16 @@ describe("the metric of a heat map", () => {
     ["has layers, those furthest apart", {}, {}, "Gradient"],
     ["is the one of an alert", {}, { alerts: [[0, "a", "Weight", 3, "large"]] }, "Weight"],
     ["is not that of an alert on the loss", {}, { alerts: [[0, "", "loss", 3, "large"]] }, "Gradient"],
-    ["is the chosen one, whatever it is", { metric: "loss" }, {}, "loss"]
+    ["is not the chosen one where that has no layers", { metric: "loss" }, {}, "Gradient"],
+    ["is the chosen one that has layers", { metric: "Weight" }, {}, "Weight"]
   ])("%s", (_, state, parts, expected) => {
     expect(metricOf(data(parts), storeOf({ view: "heatmap", ...state }))).toBe(expected);
   });
 
   it("is none where only the whole run has been measured", () => {
-    expect(metricOf(dataOf(numbers("loss", [""])), storeOf({ view: "heatmap" }))).toBe("");
+    const loss = dataOf(numbers("loss", [""]));
+    expect(metricOf(loss, storeOf({ view: "heatmap" }))).toBe("");
+    expect(metricOf(loss, storeOf({ view: "heatmap", metric: "loss" }))).toBe("loss");
   });
 
   it("stays while values come", () => {

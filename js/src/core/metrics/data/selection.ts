@@ -1,10 +1,10 @@
 // Selection of the series to draw: of one metric and phase, for the ticked modules, else a few that differ most.
 
 import type { Entry, Kind, MetricData } from "./metric_data";
-import type { PanelStore, PanelView, Phase } from "../base/state";
+import { linesOf, type PanelReader, type PanelView, type Phase } from "../base/state";
 import { layeredMetric, metricStats, type ModuleRank, type MetricStats } from "./metric_stats";
-import { counted } from "../../shared/base/format";
 import { stepText, valueText } from "../base/value_axis";
+import * as words from "../../words/metrics";
 
 export interface SelectedSeries {
   readonly series: number; // index in the catalog
@@ -16,30 +16,51 @@ export interface SelectedSeries {
 /** How many modules are drawn when none is ticked: as many as are seen at once. */
 export const AUTO_COUNT = 8;
 const AUTO_HISTOGRAMS = 6;
-/** How many lines are drawn at all. */
-export const MAX_LINES = 96;
-const WHOLE_MODEL = "whole model";
 
 export function kindOf(view: PanelView): Kind {
   return view === "histogram" ? "histograms" : "numbers";
 }
 
-/** The metric that is drawn: the chosen one where the view can show it, else the view's own choice; "" is none. */
-export function metricOf(data: MetricData, store: PanelStore): string {
+const LOSS = /loss(?:es)?(?![a-z])/i; // a name that ends so, or goes on with another sign: "train_loss", not "LossSpike"
+
+/** What a metric's place among the others depends on. */
+function placeOf(data: MetricData, metric: string): number {
+  const index = data.index("numbers", metric);
+  if (!index?.series.some(series => data.line(series)?.length)) return 3;
+  if (hasLayers(data, metric)) return 2;
+  return LOSS.test(metric) ? 0 : 1;
+}
+
+/**
+ * The metrics of numbers: first what is logged for the whole run, of this what is called a loss, the shortest name first;
+ * then those of modules, in the order in which they came.
+ */
+export function orderedMetrics(data: MetricData): string[] {
+  const places = data.metrics("numbers").map(metric => ({ metric, place: placeOf(data, metric) }));
+  const length = ({ metric, place }: { metric: string; place: number }) => (place ? 0 : metric.length);
+  return places.sort((a, b) => a.place - b.place || length(a) - length(b)).map(({ metric }) => metric);
+}
+
+/** The metric that is drawn: the chosen one where the view can show it, else the view's own choice; "" is none, or all. */
+export function metricOf(data: MetricData, store: PanelReader): string {
   const view = store.get("view");
+  if (view === "grid") return "";
   const kind = kindOf(view);
   const chosen = store.get("metric");
-  if (chosen && data.index(kind, chosen)) return chosen;
-  const other: Kind = kind === "numbers" ? "histograms" : "numbers";
-  if (chosen && !data.index(other, chosen)) return chosen; // its values may still come
-  return view === "heatmap" ? layeredMetric(data) : (data.metrics(kind)[0] ?? "");
+  // a number of the whole run would be one stripe of a heat map
+  const isStripe = view === "heatmap" && !hasLayers(data, chosen) && layeredMetric(data) !== "";
+  if (chosen && data.index(kind, chosen) && !isStripe) return chosen;
+  if (chosen && !data.index("numbers", chosen) && !data.index("histograms", chosen)) return chosen; // its values may still come
+  return view === "heatmap"
+    ? layeredMetric(data)
+    : ((kind === "numbers" ? orderedMetrics(data) : data.metrics(kind))[0] ?? "");
 }
 
 /**
  * The phase that is drawn: the chosen one, or the other one where the metric has values in that alone. Somebody who
  * waits for the first values of eval is shown none of train.
  */
-function phaseOf(data: MetricData, store: PanelStore): Phase {
+function phaseOf(data: MetricData, store: PanelReader): Phase {
   const phase = store.get("phase");
   if (phase === "both") return phase;
   const index = data.index(kindOf(store.get("view")), metricOf(data, store));
@@ -60,7 +81,7 @@ const DECADES = 2; // from here on a linear scale shows the greatest values alon
  * Whether values are drawn on a logarithmic scale: as chosen, else where those of several layers are positive and span
  * decades. Colors end at percentiles, so their core counts; lines are drawn up to the last value.
  */
-export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
+export function isLogarithmic(data: MetricData, store: PanelReader): boolean {
   const chosen = store.get("logScale");
   const view = store.get("view");
   if (chosen !== null || view === "histogram") return chosen ?? false;
@@ -69,34 +90,41 @@ export function isLogarithmic(data: MetricData, store: PanelStore): boolean {
   return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
 }
 
-/** The modules that have the metric, in the order in which they came. */
-export function modulesOf(data: MetricData, store: PanelStore): string[] {
+/** The modules that have the metric, in the order in which they came; of all metrics those that have one of layers. */
+export function modulesOf(data: MetricData, store: PanelReader): string[] {
+  if (store.get("view") === "grid") {
+    const layered = data.metrics("numbers").filter(metric => hasLayers(data, metric));
+    return [...new Set(layered.flatMap(metric => [...(data.index("numbers", metric)?.modules ?? [])]))];
+  }
   const index = data.index(kindOf(store.get("view")), metricOf(data, store));
   return index ? [...index.modules] : [];
 }
 
-interface Chosen {
-  readonly modules: readonly string[];
+interface Chosen extends AutoSelection {
   readonly isOwn: boolean; // the panel's choice, as nothing is ticked that has the metric
-  readonly reasons: AutoSelection["reasons"]; // why the panel chose a module, where it had to choose
-  readonly words: string; // the choice in one sentence, or ""
-  readonly told: string; // what the reasons are, or ""
+  readonly isAuto: boolean; // and nothing is selected either
 }
 
+const NO_REASONS = { reasons: new Map<string, string>(), hasFactors: false, hasAlerts: false };
+
 /** The modules whose series are drawn. */
-export function chosenModules(data: MetricData, store: PanelStore): Chosen {
+export function chosenModules(data: MetricData, store: PanelReader): Chosen {
   const offered = modulesOf(data, store);
   const selected = store.get("selected");
   const ticked = new Set(store.get("modules"));
   const chosen = offered.filter(module => ticked.has(module));
   const isOffered = selected !== null && offered.includes(selected);
-  const plain = { isOwn: chosen.length === 0, reasons: new Map<string, string>(), words: "", told: "" };
+  const plain = { isOwn: chosen.length === 0, isAuto: false, ...NO_REASONS };
   if (chosen.length) {
     const isAdded = isOffered && !ticked.has(selected);
     return { modules: isAdded ? offered.filter(path => path === selected || ticked.has(path)) : chosen, ...plain };
   }
-  if (store.get("view") === "heatmap") return { modules: offered, ...plain };
-  return isOffered ? { modules: [selected], ...plain } : { ...plain, ...topDeviating(data, store) };
+  const view = store.get("view");
+  if (view === "heatmap") return { modules: offered, ...plain };
+  if (isOffered) return { modules: [selected], ...plain };
+  if (view !== "grid") return { ...plain, isAuto: true, ...topDeviating(data, store) };
+  const drawn = new Set(data.metrics("numbers").flatMap(one => topDeviating(data, linesOf(store, one)).modules));
+  return { modules: offered.filter(module => drawn.has(module)), ...plain, isAuto: true };
 }
 
 /** How many modules a view draws of its own accord. */
@@ -107,7 +135,7 @@ export function autoCount(view: PanelView): number {
 /** Of the modules so many as differ most, whatever is ticked. */
 export function topDeviating(
   data: MetricData,
-  store: PanelStore,
+  store: PanelReader,
   modules: readonly string[] = modulesOf(data, store),
   most = Math.min(AUTO_COUNT, autoCount(store.get("view")))
 ): AutoSelection {
@@ -126,13 +154,13 @@ export function matchesQuery(module: string, query: string): boolean {
 }
 
 /** The series of the lines or of the histograms that are drawn. */
-export function selectedSeries(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
+export function selectedSeries(data: MetricData, store: PanelReader, runs: readonly string[]): SelectedSeries[] {
   const modules = new Set(chosenModules(data, store).modules);
   return seriesOf(data, store, runs, modules);
 }
 
 /** The rows of the heat map: the drawn modules that the search finds, one run after the other. */
-export function heatRows(data: MetricData, store: PanelStore, runs: readonly string[]): SelectedSeries[] {
+export function heatRows(data: MetricData, store: PanelReader, runs: readonly string[]): SelectedSeries[] {
   const query = store.get("query");
   const modules = new Set(chosenModules(data, store).modules.filter(module => matchesQuery(module, query)));
   const rows = seriesOf(data, store, [], modules);
@@ -141,7 +169,7 @@ export function heatRows(data: MetricData, store: PanelStore, runs: readonly str
 
 function seriesOf(
   data: MetricData,
-  store: PanelStore,
+  store: PanelReader,
   runs: readonly string[],
   modules: ReadonlySet<string>
 ): SelectedSeries[] {
@@ -159,25 +187,26 @@ function seriesOf(
   const phases = isOther || new Set(found.map(({ entry }) => entry.phase)).size > 1;
   return found.map(({ series, entry }) => {
     const suffix = suffixOf(entry, runs, reused, phases);
-    return { series, entry, label: nameOf(entry.module) + suffix, suffix };
+    const isLogged = entry.module === "" && !hasLayers(data, entry.metric);
+    return { series, entry, label: (isLogged ? entry.metric : nameOf(entry.module)) + suffix, suffix };
   });
 }
 
 /** Only as much as tells the series apart. */
 function suffixOf(entry: Entry, runs: readonly string[], reused: ReadonlySet<string>, phases: boolean): string {
   const parts: string[] = [];
-  if (reused.has(entry.module)) parts.push(`call ${entry.call + 1}`);
+  if (reused.has(entry.module)) parts.push(words.callNumber(entry.call));
   if (phases) parts.push(entry.phase);
   if (runs.length > 1) parts.push(runName(runs, entry.run));
   return parts.map(part => ` · ${part}`).join("");
 }
 
 export function nameOf(module: string): string {
-  return module === "" ? WHOLE_MODEL : module;
+  return module === "" ? words.WHOLE_MODEL : module;
 }
 
 export function runName(runs: readonly string[], run: number): string {
-  return runs[run] ?? `run ${run + 1}`;
+  return runs[run] ?? words.runNumber(run);
 }
 
 // The modules that a panel draws of its own accord: those that differ most, each with the reason.
@@ -185,8 +214,8 @@ export function runName(runs: readonly string[], run: number): string {
 interface AutoSelection {
   readonly modules: readonly string[]; // in the order of the model
   readonly reasons: ReadonlyMap<string, string>; // empty where all are drawn
-  readonly words: string; // the choice in one sentence; "" where all are drawn
-  readonly told: string; // what the reasons are
+  readonly hasFactors: boolean; // reasons are factors of the median, else differences from it
+  readonly hasAlerts: boolean; // some are drawn for their alerts
 }
 
 const LOYAL = 1.25; // what is drawn already counts as so many times as far away, or lines would come and go
@@ -209,7 +238,7 @@ interface Question {
 
 /** At most so many of the modules: those with alerts first, then those furthest from the median, and one near it. */
 function autoSelection(data: MetricData, offered: readonly string[], most: number, asked: Question): AutoSelection {
-  if (offered.length <= most) return { modules: offered, reasons: new Map(), words: "", told: "" };
+  if (offered.length <= most) return { modules: offered, ...NO_REASONS };
   const { kind, metric, phase, isPaused } = asked;
   const survey = metricStats(data, kind, metric, phase, isPaused);
   const all = cache.get(data) ?? new Map<string, CachedSelection>();
@@ -253,21 +282,13 @@ function chosen(
   ranked.sort(
     (a, b) => order(a.alert, b.alert) || order(a.brokenFrom, b.brokenFrom) || order(b.distance, a.distance) // sorting is stable
   );
-  const far = ranked.slice(0, most - 1);
-  // without an example of the others nobody sees how far away the far ones are
-  const near = ranked.slice(most - 1).reduce((best, one) => (isMoreUsual(one, best, standings) ? one : best));
+  const far = ranked.slice(0, Math.max(1, most - 1));
   const reasons = new Map(far.map(one => [one.module, reasonOf(one, hasFactors)]));
-  reasons.set(near.module, "nearest");
-  const hasAlert = far.some(({ alert }) => alert < Infinity);
-  const first = hasAlert ? "first those with alerts, then " : "";
-  const told = hasFactors ? "how many times the median" : "the difference from it";
-  const words = `${most} of ${counted(offered.length, "module")}: ${first}those that differ most from the median, and the one nearest to it`;
-  return {
-    modules: offered.filter(module => reasons.has(module)),
-    reasons,
-    words,
-    told: `${told}, where that is most`
-  };
+  // without an example of the others nobody sees how far away the far ones are
+  const near = ranked.slice(far.length).reduce((best, one) => (isMoreUsual(one, best, standings) ? one : best));
+  if (most > 1) reasons.set(near.module, words.TYPICAL);
+  const modules = offered.filter(module => reasons.has(module));
+  return { modules, reasons, hasFactors, hasAlerts: far.some(({ alert }) => alert < Infinity) };
 }
 
 /** Which of two is the better example: one that has values and does not break, and then the one nearer to the median. */
@@ -291,8 +312,8 @@ function reasonOf(
   { alert, brokenFrom, shift }: { alert: number; brokenFrom: number; shift: number },
   hasFactors: boolean
 ): string {
-  if (alert < Infinity) return `alert at step ${stepText(alert)}`;
-  if (brokenFrom < Infinity) return `not finite from step ${stepText(brokenFrom)}`;
+  if (alert < Infinity) return words.alertAt(stepText(alert));
+  if (brokenFrom < Infinity) return words.brokenFrom(stepText(brokenFrom));
   if (!Number.isFinite(shift)) return "";
   return hasFactors ? `${short(shift)} ×` : `${shift > 0 ? "+" : ""}${short(shift)}`;
 }

@@ -4,7 +4,7 @@ import type { Span, ColorRule } from "../base/state";
 import type { ChartTheme } from "../base/chart_theme";
 import type { LineData } from "../data/series";
 import type { Range } from "../data/polyline";
-import { counted } from "../../shared/base/format";
+import * as words from "../../words/metrics";
 import { quantile } from "../data/metric_stats";
 
 // Where the rows of a heat map stand: groups of rows under headings, so high that the names can be read or all fit.
@@ -177,7 +177,7 @@ export interface HeatScale {
   readonly broken: number; // values that are not finite
   readonly leftOut: number; // values below zero, on a logarithmic scale
   readonly byRow: readonly (readonly [least: number, greatest: number])[] | null; // own ends of each row
-  readonly words: string; // what the colors mean
+  readonly text: string; // what the colors mean
 }
 
 type End = Pick<HeatScale, "log" | "least" | "greatest">;
@@ -246,14 +246,14 @@ export function heatScale(rows: readonly HeatRow[], log: boolean, rule: ColorRul
     leftOut,
     beyond: new Uint8Array(rows.length),
     byRow: null,
-    words: `${nameOf(log)} colors from the least to the greatest value`
+    text: words.colorScale(log)
   };
   if (!isKnown) return full;
   if (rule === "row") return byRow(rows, full);
   const cut = rule === "robust" ? cutOff(rows, full) : { ...full, low: "", high: "" };
   const { low, high, ...scale } = cut;
   if (!low && !high && !zeros) return scale; // and nothing has to be counted
-  return { ...scale, words: wordsOf(log, low, high, markBeyond(rows, scale)) };
+  return { ...scale, text: words.colorScale(log, low, high, markBeyond(rows, scale)) };
 }
 
 function extentOf(rows: readonly HeatRow[], log: boolean): Extent {
@@ -335,20 +335,8 @@ function byRow(rows: readonly HeatRow[], full: HeatScale): HeatScale {
     const { least, greatest } = extentOf([row], full.log);
     return [least, greatest] as const;
   });
-  const words = `${nameOf(full.log)} colors of each row from its own least to its own greatest value: rows cannot be compared`;
-  return { ...full, byRow: own, words };
+  return { ...full, byRow: own, text: words.rowScale(full.log) };
 }
-
-function wordsOf(log: boolean, low: string, high: string, count: number): string {
-  const lowest = log ? "least positive value" : "least value"; // only zeros can lie below it
-  const ends =
-    low && high
-      ? `the ${low} to the ${high} percentile`
-      : `the ${low ? `${low} percentile` : lowest} to the ${high ? `${high} percentile` : "greatest value"}`;
-  return `${nameOf(log)} colors from ${ends}; ${counted(count, "value")} beyond`;
-}
-
-const nameOf = (log: boolean) => (log ? "logarithmic" : "linear");
 
 function ordinal(count: number): string {
   const endings: Record<number, string> = { 1: "st", 2: "nd", 3: "rd" };

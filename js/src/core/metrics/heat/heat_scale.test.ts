@@ -18,7 +18,7 @@ describe("heatScale", () => {
   it("reaches over all values where none is far away", () => {
     const scale = heatScale(layers(61), false, "robust");
     expect([scale.least, scale.greatest]).toEqual([0, 60.99 / 61]);
-    expect(scale.words).toBe("linear colors from the least to the greatest value");
+    expect(scale.text).toBe("Linear color scale");
     expect(scale.beyond.some(Boolean)).toBe(false);
   });
 
@@ -27,20 +27,18 @@ describe("heatScale", () => {
     expect(scale.least).toBe(0);
     expect(scale.greatest).toBeLessThan(1);
     expect(scale.greatest).toBeGreaterThan(0.95);
-    expect(scale.words).toMatch(/^linear colors from the least value to the 98th percentile; \d+ values beyond$/);
+    expect(scale.text).toMatch(/^Linear color scale, up to the 98th percentile; \d+ values outside$/);
     expect([scale.beyond[37], scale.beyond[5]]).toEqual([ABOVE, 0]);
   });
 
   it("counts the values beyond exactly, also where few are sampled", () => {
     const rows = layers(400, { 7: () => 1e9, 9: () => -1e9 });
-    const { least, greatest, words, beyond } = heatScale(rows, false, "robust");
+    const { least, greatest, text, beyond } = heatScale(rows, false, "robust");
     const count = rows.reduce(
       (sum, { data }) => sum + data.values.filter(value => value < least || value > greatest).length,
       0
     );
-    expect(words).toBe(
-      `linear colors from the 2nd to the 98th percentile; ${count.toLocaleString("en")} values beyond`
-    );
+    expect(text).toBe(`Linear color scale, 2nd to 98th percentile; ${count.toLocaleString("en")} values outside`);
     expect([beyond[7], beyond[9]]).toEqual([ABOVE, BELOW]);
   });
 
@@ -49,14 +47,14 @@ describe("heatScale", () => {
     [12, "90th"],
     [8, "85th"]
   ])("cuts off more where one of %d rows is a larger share", (count, name) => {
-    const { greatest, words } = heatScale(layers(count, { 3: () => 1e4 }), false, "robust");
+    const { greatest, text } = heatScale(layers(count, { 3: () => 1e4 }), false, "robust");
     expect(greatest).toBeLessThan(1);
-    expect(words).toContain(`to the ${name} percentile`);
+    expect(text).toContain(`to the ${name} percentile`);
   });
 
   it("reaches over all values when asked", () => {
     const scale = heatScale(layers(61, { 37: () => 400 }), false, "full");
-    expect([scale.greatest, scale.words]).toEqual([400, "linear colors from the least to the greatest value"]);
+    expect([scale.greatest, scale.text]).toEqual([400, "Linear color scale"]);
   });
 
   it("gives each row its own ends when asked, and says that rows cannot be compared", () => {
@@ -65,15 +63,14 @@ describe("heatScale", () => {
       [0, 0.495],
       [1000, 1099]
     ]);
-    expect(scale.words).toContain("each row");
-    expect(scale.words).toContain("rows cannot be compared");
+    expect(scale.text).toBe("Linear color scale, separate for each row: do not compare rows");
   });
 
   it("puts zeros beyond the low end of logarithms, and leaves out what is below", () => {
     const decades = row(step => (step < 3 ? 0 : 10 ** (step / 20)));
     const scale = heatScale([decades, row(step => (step < 2 ? -1 : 10))], true, "robust");
     expect(scale).toMatchObject({ least: 10 ** 0.15, greatest: 10 ** 4.95, leftOut: 2 });
-    expect(scale.words).toBe("logarithmic colors from the least positive value to the greatest value; 3 values beyond");
+    expect(scale.text).toBe("Log color scale; 3 values outside");
     expect([...scale.beyond]).toEqual([BELOW, 0]);
   });
 

@@ -23,6 +23,7 @@ import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
 import type { ChartTheme } from "../base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
+import * as words from "../../words/metrics";
 
 // What stands beside the rows of a heat map: their names on the left, and marks of values beyond the colors on the right.
 
@@ -110,7 +111,7 @@ function paintBeyond(
 }
 
 /** The end of a path says more than its beginning. */
-function shortened(context: CanvasRenderingContext2D, text: string, room: number): string {
+export function shortened(context: CanvasRenderingContext2D, text: string, room: number): string {
   if (context.measureText(text).width <= room) return text;
   let low = 1;
   let high = text.length;
@@ -287,7 +288,7 @@ export class Heatmap extends Part {
       context.fillText(text, x, top + 7);
     });
     context.stroke();
-    context.fillText("step", this.labels + this.plotWidth / 2, top + 20);
+    context.fillText(words.STEP, this.labels + this.plotWidth / 2, top + 20);
   }
 
   private xOf(step: number): number {
@@ -320,10 +321,10 @@ export class Heatmap extends Part {
     const name = heading ? `${line.label} · ${heading}` : line.label;
     const isThere = at >= range.start;
     const own = isThere ? data.steps[at] : Math.floor(step);
-    const value = isThere ? valueText(data.values[at]) : "no value";
+    const value = isThere ? valueText(data.values[at]) : words.NO_VALUE;
     const notes = picture.marks.filter(mark => mark.row === row && mark.step === own).map(({ text }) => text);
-    this.tip.show(x, y, `step ${stepText(own)}`, [{ name, value }], notes);
-    if (this.at) this.events.say(`${name}, step ${stepText(own)}: ${value}`);
+    this.tip.show(x, y, words.stepAt(stepText(own)), [{ name, value }], notes);
+    if (this.at) this.events.say(words.reading(name, stepText(own), value));
     this.frame.hidden = false;
     const top = TOP + topOf(this.layout, row) - this.scroller.scrollTop;
     this.frame.style.transform = `translate(${this.labels}px, ${top}px)`;

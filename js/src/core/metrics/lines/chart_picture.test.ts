@@ -20,8 +20,8 @@ function line(
   const data = new LineData(100);
   data.append(Float64Array.from([...steps, ...steps.map(value)]), 0, steps.length);
   const label = `m${series}`;
-  const style = { color: "#000000", dash: [], width: 1, hasDots: false, reason: "", broken: 0 };
-  return { series, module: label, label, suffix: "", data, range: { start: 0, end }, ...style };
+  const style = { color: "#000000", dash: [], width: 1, hasDots: false, reason: "", broken: 0, isSelected: false };
+  return { series, module: label, label, suffix: "", end: label, data, range: { start: 0, end }, ...style };
 }
 
 const every = line(0, [0, 1, 2, 3, 4, 5], step => step);

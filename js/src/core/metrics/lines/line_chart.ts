@@ -20,11 +20,19 @@ import { type ChartTheme, sameTheme } from "../base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { NOT_FINITE_COLOR } from "../../shared/stage/color";
+import { paintEndLabels, labelRoom } from "./end_labels";
+import * as words from "../../words/metrics";
 
 interface ChartEvents {
   zoom(span: Span | null): void;
   hover(step: number | null): void;
   pick(module: string): void;
+}
+
+/** A chart among others: small, with the names of its lines at their ends; a click opens it. */
+interface SmallChart {
+  readonly tipHost: HTMLElement; // around the chart, with room for the box at the pointer
+  open(): void;
 }
 
 const FADED = 0.15; // of the lines beside the one that is pointed at
@@ -34,6 +42,7 @@ const VERY_MANY = 20_000; // points of all lines that are drawn less finely
 const TIP_ROWS = 10;
 const DOT = 2.4;
 const AXIS_FONT = 11;
+const SMALL_FONT = 10;
 const MIN_WIDTH = 80;
 
 export class LineChart {
@@ -50,12 +59,13 @@ export class LineChart {
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly events: ChartEvents
+    private readonly events: ChartEvents,
+    private readonly small?: SmallChart
   ) {
     host.classList.add("mkg-metric-chart");
     host.tabIndex = 0;
     host.setAttribute("role", "group");
-    this.tip = new Tooltip(host);
+    this.tip = new Tooltip(small?.tipHost ?? host);
     if (!canDraw()) host.prepend(el("canvas"));
     this.disposers.add(
       bindChartKeys(host, {
@@ -65,7 +75,10 @@ export class LineChart {
         zoom: events.zoom
       }),
       listen(host, "blur", () => this.moveTo(null)),
-      listen(host, "mousemove", () => void (this.keyStep = null))
+      listen(host, "mousemove", () => void (this.keyStep = null)),
+      listen(host, "keydown", event => {
+        if (event.key === "Enter") small?.open();
+      })
     );
   }
 
@@ -78,6 +91,7 @@ export class LineChart {
     this.disposers.dispose();
     this.plot?.destroy();
     this.plot = undefined;
+    this.tip.dispose();
     this.host.replaceChildren();
   }
 
@@ -125,7 +139,7 @@ export class LineChart {
     this.plot = new uPlot(this.options(picture), ends(picture), target);
     this.flags = new Flags(this.plot.over);
     this.fade(this.plot, picture.lines);
-    this.plot.over.addEventListener("click", () => this.clicked.call());
+    this.plot.over.addEventListener("click", () => (this.small ? this.small.open() : this.clicked.call()));
   }
 
   private options(picture: ChartPicture): uPlot.Options {
@@ -133,7 +147,7 @@ export class LineChart {
     return {
       width: Math.max(MIN_WIDTH, this.host.clientWidth),
       height: Math.max(MIN_WIDTH, this.host.clientHeight),
-      padding: [14, 16, 0, 0],
+      padding: this.small ? [8, plot => labelRoom(plot, this.picture, this.font), 0, 0] : [14, 16, 0, 0],
       legend: { show: false },
       scales: { x: { time: false, auto: false }, y: { auto: false } },
       cursor: {
@@ -166,14 +180,16 @@ export class LineChart {
     };
   }
 
+  private get font(): string {
+    return `${this.small ? SMALL_FONT : AXIS_FONT}px ${this.picture?.theme.font ?? ""}`;
+  }
+
   private stepAxis(theme: ChartTheme): uPlot.Axis {
+    const label = { label: words.STEP, labelSize: 16, labelGap: 0, labelFont: this.font };
     return {
-      ...axisColors(theme),
-      size: 30,
-      label: "step",
-      labelSize: 16,
-      labelGap: 0,
-      labelFont: `${AXIS_FONT}px ${theme.font}`,
+      ...axisColors(theme, this.font),
+      size: this.small ? 22 : 30,
+      ...(this.small ? {} : label),
       splits: (plot, _axis, min, max) => stepTicks(min, max, Math.max(2, plot.bbox.width / pixelRatio() / 90)),
       values: (_plot, ticks) => tickTexts(ticks)
     };
@@ -181,18 +197,18 @@ export class LineChart {
 
   private valueAxis(theme: ChartTheme): uPlot.Axis {
     const ticks = (plot: uPlot, min: number, max: number) =>
-      this.picture?.axis.ticks(min, max, Math.max(2, plot.bbox.height / pixelRatio() / 44)) ?? [];
+      this.picture?.axis.ticks(min, max, Math.max(2, plot.bbox.height / pixelRatio() / (this.small ? 30 : 44))) ?? [];
     return {
-      ...axisColors(theme),
-      size: (plot, texts) => this.widthFor(plot, texts ?? [], theme),
+      ...axisColors(theme, this.font),
+      size: (plot, texts) => this.widthFor(plot, texts ?? []),
       splits: (plot, _axis, min, max) => ticks(plot, min, max),
       values: (_plot, found) => this.picture?.axis.texts(found) ?? []
     };
   }
 
   /** Room for the texts, in steps of 8 pixels and never less than before, so that the chart does not shake. */
-  private widthFor(plot: uPlot, texts: readonly string[], theme: ChartTheme): number {
-    plot.ctx.font = `${AXIS_FONT}px ${theme.font}`;
+  private widthFor(plot: uPlot, texts: readonly string[]): number {
+    plot.ctx.font = this.font;
     const widest = Math.max(0, ...texts.map(text => plot.ctx.measureText(text).width));
     this.axisWidth = Math.max(this.axisWidth, 8 * Math.ceil((widest + 18) / 8));
     return this.axisWidth;
@@ -238,6 +254,7 @@ export class LineChart {
 
   private drawOver(plot: uPlot): void {
     if (!this.picture) return;
+    if (this.small) paintEndLabels(plot, this.picture, this.font);
     drawMarks(plot, this.picture);
     drawBroken(plot, this.picture);
   }
@@ -298,16 +315,17 @@ export class LineChart {
     const { step, readings, nearest } = found;
     const rows = closest(readings, nearest, TIP_ROWS);
     const { left = 0, top = 0 } = this.plot.cursor;
-    const { over } = this.plot;
-    const more = rows.length < readings.length ? [`and ${readings.length - rows.length} more in the legend`] : [];
+    const place = this.plot.over.getBoundingClientRect();
+    const box = (this.small?.tipHost ?? this.host).getBoundingClientRect();
+    const more = rows.length < readings.length ? [words.moreLines(readings.length - rows.length)] : [];
     this.tip.show(
-      left + over.offsetLeft,
-      top + over.offsetTop,
-      `step ${stepText(step)}`,
+      left + place.left - box.left,
+      top + place.top - box.top,
+      words.stepAt(stepText(step)),
       rows.map(reading => ({
         name: reading.line.label,
         suffix: reading.line.suffix,
-        value: valueText(reading.value) + (reading.step === step ? "" : ` (step ${stepText(reading.step)})`),
+        value: valueText(reading.value) + (reading.step === step ? "" : ` (${words.stepAt(stepText(reading.step))})`),
         color: reading.line.color,
         dash: reading.line.dash,
         isNearest: reading === nearest
@@ -347,10 +365,10 @@ function closest(readings: readonly Reading[], nearest: Reading | null, most: nu
   return byValue.slice(start, start + most);
 }
 
-function axisColors(theme: ChartTheme): uPlot.Axis {
+function axisColors(theme: ChartTheme, font: string): uPlot.Axis {
   return {
     stroke: theme.muted,
-    font: `${AXIS_FONT}px ${theme.font}`,
+    font,
     gap: 6,
     grid: { stroke: theme.grid, width: 1 },
     ticks: { stroke: theme.axis, width: 1, size: 4 },
@@ -368,6 +386,7 @@ function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
   const isSame = (one: ChartLine, other: ChartLine | undefined) =>
     one.series === other?.series &&
     one.color === other.color &&
+    one.label === other.label &&
     one.width === other.width &&
     one.dash.join() === other.dash.join();
   return (

@@ -1,4 +1,4 @@
-// Settings of all views of a page: how many nodes are drawn at once, and whether things may move.
+// Settings of all views of a page: how many nodes are drawn at once, whether things may move, and what the browser remembers.
 
 import { StateStore } from "./state_store";
 
@@ -31,4 +31,35 @@ export const onSettings = (listener: () => void): (() => void) => settings.on(["
 export function isMotionReduced(): boolean {
   const isAsked = settings.get("reducedMotion");
   return isAsked || (typeof matchMedia === "function" && matchMedia("(prefers-reduced-motion: reduce)").matches);
+}
+
+// What the user has arranged, which the browser keeps where it may: a page that may not has it as long as it is open.
+
+const STORE = "modulekg-widgets:";
+const known = new Map<string, unknown>();
+
+export function remember(key: string, value: number | boolean): void {
+  known.set(key, value);
+  try {
+    localStorage.setItem(STORE + key, JSON.stringify(value));
+  } catch {
+    // a page without storage
+  }
+}
+
+/** Undefined where nothing is known. */
+export function remembered(key: string): unknown {
+  if (!known.has(key)) {
+    try {
+      known.set(key, JSON.parse(localStorage.getItem(STORE + key) ?? "null") ?? undefined);
+    } catch {
+      known.set(key, undefined);
+    }
+  }
+  return known.get(key);
+}
+
+/** For tests. */
+export function forgetAll(): void {
+  known.clear();
 }

@@ -212,6 +212,8 @@ export function saveFile(blob: Blob, name: string): void {
 // Line icons of the buttons, 16 by 16, in the color of the text beside them.
 
 const PATHS = {
+  "chevron-left": "M10 3 5 8l5 5",
+  "chevron-right": "M6 3l5 5-5 5",
   "expand-all": "M4 6l4-4 4 4M4 10l4 4 4-4",
   "collapse-all": "M4 2l4 4 4-4M4 14l4-4 4 4",
   fit: "M1.5 3h13v10h-13zM3.8 8h8.4M6 5.8L3.8 8L6 10.2M10 5.8L12.2 8L10 10.2", // all between the window's edges
@@ -228,6 +230,9 @@ const PATHS = {
   back: "M11.5 3l-7 5 7 5z",
   play: "M4.5 2.5l8 5.5-8 5.5z",
   pause: "M5 3v10M11 3v10",
+  circle: "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11",
+  clock: "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M8 5v3.5l2.5 1.5",
+  check: "M2.5 8.5l4 4L13.5 4",
   next: "M4.5 3l7 5-7 5z",
   last: "M12.5 3v10M3 3l7 5-7 5z",
   lock: "M4 7.5h8v6H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",

@@ -50,6 +50,10 @@ export class Tooltip {
   hide(): void {
     this.box.hidden = true;
   }
+
+  dispose(): void {
+    this.box.remove();
+  }
 }
 
 function tipRow({ name, suffix = "", value, color, dash, isNearest }: TooltipRow): HTMLElement {

@@ -4,8 +4,9 @@
 import { button, el, listen, setAttribute, Part, iconButton } from "./dom";
 import { captureKeys } from "./keys";
 import { PayloadError } from "../base/schema";
+import * as words from "../../words/shared";
 
-export const DISCONNECTED = "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
+export { DISCONNECTED } from "../../words/shared";
 
 interface StatusStore {
   get(key: "connected"): boolean;
@@ -16,7 +17,7 @@ interface StatusStore {
 
 export class StatusLine extends Part {
   private readonly text = el("span", "mkg-status-text");
-  private readonly close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", words.DISMISS);
 
   /** `counts`: of what is drawn, which are not read out when they change. */
   constructor(
@@ -38,41 +39,47 @@ export class StatusLine extends Part {
   private render(): void {
     const connected = this.store.get("connected");
     const notice = this.store.get("notice");
-    this.text.textContent = [connected ? "" : DISCONNECTED, notice].filter(Boolean).join(" · ");
+    this.text.textContent = [connected ? "" : words.DISCONNECTED, notice].filter(Boolean).join(" · ");
     this.close.hidden = notice === "";
     this.host.classList.toggle("mkg-is-warning", !connected);
   }
 }
 
-// A line above a widget whose model has changed since it was drawn, with a button that shows it as it is.
+// A line above a widget whose model has changed since it was drawn, with a button that shows it as it is; while the kernel
+// does that, its progress and a button that cancels.
 
 export class OutdatedNotice {
   private readonly element = el("div", "mkg-outdated");
   private readonly text = el("span");
-  private readonly refresh = button("mkg-button", "Refresh", "Show the model as it is now");
+  private readonly act = button("mkg-button", "");
+  private isRunning = false;
 
-  constructor(refresh: () => void) {
+  constructor(send: (kind: "refresh" | "cancel_refresh") => void) {
     this.element.setAttribute("role", "status");
-    this.refresh.dataset.mkgNeedsKernel = "";
-    this.refresh.addEventListener("click", () => {
-      this.refresh.disabled = true; // until the kernel has answered
-      refresh();
+    this.act.dataset.mkgNeedsKernel = "";
+    this.act.addEventListener("click", () => {
+      this.act.disabled = true; // until the kernel has answered
+      send(this.isRunning ? "cancel_refresh" : "refresh");
     });
-    this.element.append(this.text, this.refresh);
+    this.element.append(this.text, this.act);
   }
 
-  /** `text`: what has changed; "" takes the line away. */
-  show(host: HTMLElement, text: string, isConnected: boolean): void {
+  /** `outdated`: what has changed, `progress`: of a refresh that runs; with neither the line is taken away. */
+  show(host: HTMLElement, outdated: string, progress: string, isConnected: boolean): void {
+    const text = progress || outdated;
+    const isRunning = progress !== "";
     this.text.textContent = text;
-    setAttribute(this.refresh, "disabled", isConnected ? null : "");
+    // the button stays as a click has left it while the progress alone is another
+    if (!isConnected || !isRunning || !this.isRunning) setAttribute(this.act, "disabled", isConnected ? null : "");
+    this.isRunning = isRunning;
+    this.act.textContent = isRunning ? words.CANCEL : words.REFRESH;
+    this.act.title = isRunning ? words.CANCEL_REFRESH_TITLE : words.REFRESH_TITLE;
     if (text === "") this.element.remove();
     else if (this.element.parentElement !== host || host.firstChild !== this.element) host.prepend(this.element);
   }
 }
 
 // A sentence in a widget's place, when there is nothing that can be drawn.
-
-export const NO_DATA = "There is nothing to show yet: run the cell.";
 
 export function showMessage(host: HTMLElement, text: string): void {
   const message = el("div", "mkg-message", text);
@@ -84,9 +91,9 @@ export function showMessage(host: HTMLElement, text: string): void {
 export function readOrShowError<T>(host: HTMLElement, raw: unknown, read: (raw: unknown) => T): T | undefined {
   try {
     if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return read(raw);
-    showMessage(host, NO_DATA);
+    showMessage(host, words.NO_DATA);
   } catch (error) {
-    showMessage(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
+    showMessage(host, error instanceof PayloadError ? error.message : words.UNREADABLE);
   }
   return undefined;
 }

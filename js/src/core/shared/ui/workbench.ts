@@ -1,8 +1,10 @@
 // Panes with handles between them: one above, the others beside each other below, and one more beneath if asked for.
 
-import { el, listen, setAttribute, Part } from "./dom";
+import { el, Part } from "./dom";
 import { captureKeys } from "./keys";
+import { paneHandle } from "./pane_handle";
 import { lendWindowButtons } from "./window_buttons";
+import * as words from "../../words/shared";
 
 export interface Split {
   readonly rows: number; // share of the height that the pane above has
@@ -10,9 +12,8 @@ export interface Split {
 }
 
 export const EVEN: Split = { rows: 0.5, columns: 0.6 };
-const MIN_SHARE = 0.1;
-const STEP = 0.05;
-const NAMES = { rows: "Height of the graph", columns: "Width of the editor" };
+const BOUNDS = [0.1, 0.9] as const;
+const NAMES = { rows: words.GRAPH_HEIGHT, columns: words.EDITOR_WIDTH };
 
 /** Shares within bounds; anything else is the usual one. */
 export function readSplit(raw: unknown): Split {
@@ -25,8 +26,10 @@ export function readSplit(raw: unknown): Split {
 }
 
 function clamped(share: number): number {
-  return Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, share));
+  return Math.min(BOUNDS[1], Math.max(BOUNDS[0], share));
 }
+
+type Handle = ReturnType<typeof paneHandle>;
 
 export class WorkbenchPanes extends Part {
   private readonly below = el("div", "mkg-workbench-row");
@@ -48,10 +51,10 @@ export class WorkbenchPanes extends Part {
     const [above, first, ...others] = this.panes.filter(pane => pane !== last);
     if (above) host.append(above);
     if (first) {
-      host.append(this.handles.rows, this.below);
+      host.append(this.handles.rows.element, this.below);
       this.below.append(first);
     }
-    if (others.length > 0) this.below.append(this.handles.columns, ...others);
+    if (others.length > 0) this.below.append(this.handles.columns.element, ...others);
     if (last) {
       last.classList.add("mkg-workbench-beneath");
       host.append(last);
@@ -73,7 +76,7 @@ export class WorkbenchPanes extends Part {
   private show(): void {
     for (const key of ["rows", "columns"] as const) {
       this.host.style.setProperty(`--mkg-${key}`, String(this.split[key]));
-      setAttribute(this.handles[key], "aria-valuenow", Math.round(this.split[key] * 100));
+      this.handles[key].show(this.split[key]);
     }
   }
 
@@ -82,61 +85,22 @@ export class WorkbenchPanes extends Part {
     this.show();
   }
 
-  private handle(key: keyof Split): HTMLElement {
-    const element = el("div", `mkg-workbench-handle mkg-workbench-${key}`);
-    element.tabIndex = 0;
-    const attributes = {
-      role: "separator",
-      "aria-orientation": key === "rows" ? "horizontal" : "vertical",
-      "aria-label": NAMES[key],
-      "aria-valuemin": MIN_SHARE * 100,
-      "aria-valuemax": 100 - MIN_SHARE * 100
-    };
-    for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
-    this.disposers.add(
-      listen(element, "pointerdown", event => this.drag(key, element, event)),
-      listen(element, "keydown", event => this.press(key, event))
-    );
-    return element;
+  private handle(key: keyof Split): Handle {
+    const isRow = key === "rows";
+    const handle = paneHandle(`mkg-workbench-handle mkg-workbench-${key}`, NAMES[key], isRow, BOUNDS, {
+      box: () => (isRow ? this.upper() : this.below.getBoundingClientRect()),
+      share: () => this.split[key],
+      move: share => this.move(key, share),
+      enter: () => this.move(key, EVEN[key]),
+      end: () => this.changed(this.split)
+    });
+    this.disposers.add(handle.dispose);
+    return handle;
   }
 
   /** The place that the upper and the lower row share. */
   private upper(): DOMRect {
     const from = this.panes[0].getBoundingClientRect();
     return new DOMRect(from.x, from.y, from.width, this.below.getBoundingClientRect().bottom - from.y);
-  }
-
-  private press(key: keyof Split, event: KeyboardEvent): void {
-    const [less, more] = key === "rows" ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
-    const wanted: Record<string, number> = {
-      [less]: this.split[key] - STEP,
-      [more]: this.split[key] + STEP,
-      Home: MIN_SHARE,
-      End: 1 - MIN_SHARE,
-      Enter: EVEN[key]
-    };
-    if (!(event.key in wanted)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    this.move(key, wanted[event.key]);
-    this.changed(this.split);
-  }
-
-  private drag(key: keyof Split, element: HTMLElement, event: PointerEvent): void {
-    event.preventDefault();
-    element.focus();
-    element.setPointerCapture(event.pointerId);
-    const box = key === "rows" ? this.upper() : this.below.getBoundingClientRect();
-    const stop = [
-      listen(element, "pointermove", ({ clientX, clientY }) =>
-        this.move(key, key === "rows" ? (clientY - box.top) / box.height : (clientX - box.left) / box.width)
-      ),
-      listen(element, "pointerup", () => end()),
-      listen(element, "pointercancel", () => end())
-    ];
-    const end = () => {
-      stop.forEach(dispose => dispose());
-      this.changed(this.split);
-    };
   }
 }

@@ -1,1 +1,1 @@
-"""The plan that users hold, and its file: pruning_plan.py, plan_writing.py, plan_file.py."""
+"""The plan that users hold, its text and its file: pruning_plan.py, plan_text.py, plan_writing.py, plan_file.py."""

@@ -8,7 +8,6 @@ not be verified. Pairs such as `params` are (before, after). The repr is Python 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +20,7 @@ from modulekg_widgets.engine.errors import CutError, pluralize, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
+from modulekg_widgets.engine.pruning.plan.saved.plan_text import MILLISECONDS, AxisRow, PlanText, remaining_share
 from modulekg_widgets.engine.pruning.plan.saved.plan_writing import plan_bytes, save_plan
 from modulekg_widgets.engine.safe_files import PATHLIKE
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.saving.save import SavedModel
     from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
-MAX_ROWS = 40
 T = TypeVar("T")
 
 
@@ -54,7 +53,7 @@ class AxisCut:
 class PruningPlan:
     """A pruning plan, verified by a dry run on the traced model.
 
-    Its repr is Python that makes it again, `print` shows every axis and correction. Every pair is (before, after).
+    Its repr is Python that makes it again, `print` shows totals, axes and corrections. Every pair is (before, after).
 
     Attributes
     ----------
@@ -345,31 +344,7 @@ class PruningPlan:
         return self.call
 
     def __str__(self) -> str:
-        # names may come from a file: they are printed as text, without what a terminal would obey
-        rows = [(printable(axis.name), axis) for axis in self.axes[:MAX_ROWS]]
-        width = max([len(name) for name, _ in rows], default=4)
-        lines = [self.summary, ""]
-        lines += [f"  without {printable(path)}" for path in self.blocks[:MAX_ROWS]]
-        lines += (
-            [f"  … and {pluralize(len(self.blocks) - MAX_ROWS, 'more block', 'more blocks')}"]
-            if len(self.blocks) > MAX_ROWS
-            else []
-        )
-        lines += [
-            f"  {name:<{width}} {axis.size:>6} → {axis.left:<6} {printable(_shortened(axis.members), 300)}"
-            for name, axis in rows
-        ]
-        if len(self.axes) > MAX_ROWS:
-            lines.append(f"  … and {pluralize(len(self.axes) - MAX_ROWS, 'more axis', 'more axes')}")
-        if self.changes:
-            lines += [
-                "",
-                "corrections that the dry run asked for:",
-                *(f"  {printable(str(change), 500)}" for change in self.changes[:MAX_ROWS]),
-            ]
-            lines += [f"  … and {len(self.changes) - MAX_ROWS} more"] if len(self.changes) > MAX_ROWS else []
-        lines += ["", *(printable(note, 500) for note in self.notes)] if self.notes else []
-        return "\n".join(lines)
+        return str(self._text)
 
     @property
     def summary(self) -> str:
@@ -381,22 +356,19 @@ class PruningPlan:
         return f"{sizes}{_latency(self.latency)}, {pluralize(len(self.axes), 'axis', 'axes')}{blocks}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(axis.name)}</td><td>{axis.size}</td><td>{axis.left}</td>"
-            f"<td>{html.escape(_shortened(axis.members))}</td></tr>"
-            for axis in self.axes[:MAX_ROWS]
-        )
-        more = (
-            f"<p>… and {pluralize(len(self.axes) - MAX_ROWS, 'more axis', 'more axes')}</p>"
-            if len(self.axes) > MAX_ROWS
-            else ""
-        )
-        head = "<tr><th>axis</th><th>before</th><th>after</th><th>members</th></tr>"
-        changes = "".join(f"<li>{html.escape(str(change))}</li>" for change in self.changes[:MAX_ROWS])
-        listed = f"<p>corrections that the dry run asked for</p><ul>{changes}</ul>" if changes else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        gone = f"<p>without {html.escape(_shortened(self.blocks))}</p>" if self.blocks else ""
-        return f"<p>{html.escape(self.summary)}</p>{gone}<table>{head}{rows}</table>{more}{listed}{notes}"
+        return self._text.html()
+
+    @property
+    def _text(self) -> PlanText:
+        totals = {
+            "parameters": self.params,
+            "FLOPs": self.flops,
+            "matmul FLOPs": self.matmul_flops,
+            "bytes": self.bytes,
+            MILLISECONDS: self.latency,
+        }
+        axes = [AxisRow(axis.name, axis.size, axis.left, axis.members) for axis in self.axes]
+        return PlanText(totals, self.blocks, axes, [str(change) for change in self.changes], self.notes)
 
 
 def _mask(edit: TensorEdit) -> torch.Tensor:
@@ -408,13 +380,9 @@ def _mask(edit: TensorEdit) -> torch.Tensor:
     return mask
 
 
-def _shortened(members: Iterable[str]) -> str:
-    every = list(members)
-    return ", ".join(every[:3]) + (f", … ({len(every)})" if len(every) > 3 else "")
-
-
 def _change(before: int, after: int) -> str:
-    return f"{before:,} → {after:,} ({after / before:.1%})" if before else f"{before:,} → {after:,}"
+    left = remaining_share(before, after)
+    return f"{before:,} → {after:,} ({left})" if left else f"{before:,} → {after:,}"
 
 
 def _latency(pair: tuple[float, float] | None) -> str:

@@ -1,0 +1,111 @@
+// @vitest-environment jsdom
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { forgetAll } from "../base/settings";
+import { box } from "./dom";
+import { SidePanes } from "./side_panes";
+
+let main: HTMLElement;
+let size: { width: number; height: number };
+
+const USUAL = { left: 0.2, right: 0.3, both: 0.4 };
+
+function made(): SidePanes {
+  const root = document.createElement("div");
+  main = root.appendChild(document.createElement("div"));
+  Object.defineProperty(main, "clientWidth", { get: () => size.width });
+  Object.defineProperty(root, "clientHeight", { get: () => size.height });
+  const panes = new SidePanes(main, box("mkg-left"), box("mkg-centre"), box("mkg-right"), "test", USUAL);
+  panes.measure();
+  return panes;
+}
+
+const columns = () => ["--mkg-first-column", "--mkg-last-column"].map(name => main.style.getPropertyValue(name));
+const isShown = (side: string) => !main.querySelector<HTMLElement>(`.mkg-${side}`)?.hidden;
+const folds = () => [...main.querySelectorAll<HTMLElement>(".mkg-pane-gutter:not([hidden]) > .mkg-pane-fold")];
+const handles = () => [...main.querySelectorAll<HTMLElement>("[role=separator]")];
+const press = (element: HTMLElement, key: string) =>
+  element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+
+beforeEach(() => {
+  size = { width: 1400, height: 600 };
+});
+
+afterEach(() => {
+  localStorage.clear();
+  forgetAll();
+});
+
+describe("side panes", () => {
+  it("stand at both sides where there is room", () => {
+    made();
+    expect(columns()).toEqual(["20.00%", "30.00%"]);
+    expect([isShown("left"), isShown("right")]).toEqual([true, true]);
+    expect(folds().map(fold => fold.getAttribute("aria-label"))).toEqual(["Hide the tree", "Hide the details"]);
+  });
+
+  it("stand in one column where there is less", () => {
+    size.width = 960;
+    made();
+    expect(columns()).toEqual(["40.00%", "0px"]);
+    expect(main.classList.contains("mkg-is-shared")).toBe(true);
+    expect(folds().map(fold => fold.getAttribute("aria-label"))).toEqual(["Hide the side panes"]);
+    folds()[0].click();
+    expect([columns()[0], isShown("left"), isShown("right")]).toEqual(["0px", false, false]);
+  });
+
+  it("are folded where there is little, until somebody asks for them", () => {
+    size.width = 600;
+    made();
+    expect([columns()[0], folds()[0].getAttribute("aria-expanded")]).toEqual(["0px", "false"]);
+    folds()[0].click();
+    expect([columns()[0], isShown("right")]).toEqual(["40.00%", true]);
+    size = { width: 1400, height: 300 };
+    made();
+    expect(isShown("left")).toBe(true); // what was asked for holds
+    forgetAll();
+    localStorage.clear();
+    made();
+    expect([isShown("left"), isShown("right")]).toEqual([false, true]);
+    size.width = 960;
+    made();
+    expect([isShown("left"), isShown("right")]).toEqual([false, false]);
+    expect(main.parentElement?.className).toBe("mkg-is-short");
+  });
+
+  it("are as wide as the keys make them, and fold by Enter", () => {
+    made();
+    const [left, right] = handles();
+    press(left, "ArrowRight");
+    press(right, "ArrowRight"); // to the right, which makes it narrower
+    expect(columns()).toEqual(["25.00%", "25.00%"]);
+    expect(left.getAttribute("aria-valuenow")).toBe("25");
+    press(right, "End");
+    expect(columns()[1]).toBe("60.00%");
+    press(right, "Enter");
+    expect(isShown("right")).toBe(false);
+    expect(right.hidden).toBe(true);
+  });
+
+  it("are remembered by the browser, damaged entries not", () => {
+    made();
+    press(handles()[0], "Home");
+    folds()[1].click();
+    forgetAll();
+    made();
+    expect(columns()).toEqual(["10.00%", "0px"]);
+    localStorage.setItem("modulekg-widgets:test:left", "{");
+    localStorage.setItem("modulekg-widgets:test:right-folded", '"yes"');
+    forgetAll();
+    made();
+    expect(columns()).toEqual(["20.00%", "30.00%"]);
+  });
+
+  it("are left away by a view that has nothing for one", () => {
+    const panes = made();
+    panes.leaveAway("left", true);
+    expect([columns()[0], isShown("left"), folds().length]).toEqual(["0px", false, 1]);
+    panes.leaveAway("left", false);
+    expect(isShown("left")).toBe(true);
+    panes.dispose();
+  });
+});
