@@ -275,7 +275,7 @@ class Named(nn.Module):
         return [[given], given["boxes"], (given["boxes"], second)][wrap]
 
 
-@pytest.mark.parametrize("wrap, names", [(0, ["boxes", "scores"]), (1, [""]), (2, ["[0]", "[1]"])])
+@pytest.mark.parametrize(("wrap", "names"), [(0, ["boxes", "scores"]), (1, [""]), (2, ["[0]", "[1]"])])
 def test_outputs_have_the_names_of_what_forward_returned(wrap: int, names: list[str]) -> None:
     payload = mk.ModelGraph(Named(), (torch.zeros(2, 3), wrap)).payload
     check(payload)

@@ -5,7 +5,7 @@ define("@jupyter-widgets/base", [], () => base);
 
 /** What is needed of the usual widgets, which are not what is tested: a model and an empty view of any of them. */
 const controls = new Proxy({}, {
-  get: (_, name) => (String(name).endsWith("View") ? base.DOMWidgetView : base.DOMWidgetModel)
+  get: (_, name) => name !== "then" && (String(name).endsWith("View") ? base.DOMWidgetView : base.DOMWidgetModel)
 });
 
 const required = module => new Promise((resolve, reject) => requirejs([module], resolve, reject));
