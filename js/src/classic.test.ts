@@ -3,7 +3,8 @@ import { describe, expect, it, vi } from "vitest";
 
 vi.hoisted(() => Object.assign(window, { requirejs: () => undefined }));
 
-import { VIEW_TYPE, WORDS } from "./core/shared/ui/saved_picture";
+import { VIEW_TYPE } from "./core/shared/ui/saved_picture";
+import { STATIC_PREVIEW } from "./core/words/shared";
 import { type Elements, type OutputAreaLike, showSavedPictures } from "./classic";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';
@@ -35,7 +36,7 @@ describe("the classic notebook", () => {
     const { before, element, area, inserted } = shown(GONE);
     expect(before).not.toHaveBeenCalled();
     expect(element.node.querySelector("figure img")).not.toBeNull();
-    expect(element.node.textContent).toBe(WORDS);
+    expect(element.node.textContent).toBe(STATIC_PREVIEW);
     expect(area).toBeInstanceOf(List);
     await vi.waitFor(() => expect(inserted).toHaveBeenCalledOnce());
   });
@@ -52,6 +53,6 @@ describe("the classic notebook", () => {
   });
 
   it.each([null, 7, "x", []])("takes a view of %j for one that is gone", view => {
-    expect(shown(data(view)).element.node.textContent).toBe(WORDS);
+    expect(shown(data(view)).element.node.textContent).toBe(STATIC_PREVIEW);
   });
 });

@@ -1,7 +1,8 @@
 // The script that classic notebooks run when they load their extensions: it shows the picture saved with a widget where the
 // widget's model is missing. extension.js has it whole.
 
-import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "./core/shared/ui/saved_picture";
+import { pictureAddress, pictureElement, VIEW_TYPE } from "./core/shared/ui/saved_picture";
+import { STATIC_PREVIEW } from "./core/words/shared";
 
 /** A list of elements of the page's jQuery. */
 export interface Elements {
@@ -29,7 +30,7 @@ export function showSavedPictures(prototype: OutputAreaLike, hasModel: (id: unkn
       return append.call(this, output, element, inserted);
     }
     const area = this.create_output_subarea({}, "output_mkg_picture", VIEW_TYPE);
-    area.append(pictureElement(address, WORDS));
+    area.append(pictureElement(address, STATIC_PREVIEW));
     element.append(area);
     if (inserted) {
       setTimeout(inserted, 0);

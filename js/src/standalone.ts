@@ -8,12 +8,13 @@ import { startLive } from "./standalone/live";
 import { followAddress, Page, type Kinds } from "./standalone/page";
 import * as widgets from "./widgets/all";
 import * as controls from "./standalone/controls";
+import * as words from "./core/words/shared";
 
 // What a page without a host can show: every widget of the package, and the boxes and links of ipywidgets.
 
 const KINDS: Kinds = { ...controls, ...widgets };
 
-const UNREADABLE = "This page is damaged: write it again with mk.save_html.";
+const UNREADABLE = words.PAGE_DAMAGED;
 
 function start(): void {
   if (document.currentScript) document.currentScript.id = SCRIPT_ID;

@@ -160,7 +160,7 @@ def test_every_gesture_has_a_button_that_says_its_key(notebook: NotebookPage) ->
         "fit": ("Fit to the window", "f"),
         "zoom-selection": ("Zoom to the selection", "z"),
         "full-screen": ("Full screen", "Shift+F"),
-        "open-tab": ("Open in a tab", "Shift+T"),
+        "open-tab": ("Open in tab", "Shift+T"),
     }
     icons = set()
     for name, (label, key) in expected.items():

@@ -161,6 +161,6 @@ def test_a_reload_brings_tabs_panel_and_viewers_back(plugin: LabPlugin) -> None:
     plugin.notebook.wait_for_value(count, 1 + 1)  # the explorer, and the one that wrote the file
     plugin.notebook.execute("del small")
     plugin.reload()
-    plugin.notebook.wait_for("() => /has no “small” now/.test(document.querySelector('.mkg-lab-note')?.textContent)")
+    plugin.notebook.wait_for("() => /no longer has “small”/.test(document.querySelector('.mkg-lab-note')?.textContent)")
     plugin.page.locator(".lm-TabBar-tab", has_text="small").click()
     plugin.tab(".mkg-lab-note").get_by_role("button", name="Try again").wait_for()

@@ -94,7 +94,7 @@ def test_the_panel_wakes_a_kernel_on_request(plugin: LabPlugin) -> None:
     open_notebook(plugin, "import torch\nlone = torch.nn.Linear(2, 2)")
     plugin.start(SHOW_PANEL)
     assert not plugin.notebook.value("'modulekg_widgets' in __import__('sys').modules")
-    plugin.page.get_by_role("button", name="Look into this kernel").click()
+    plugin.page.get_by_role("button", name="Inspect this kernel").click()
     plugin.wait_for_rows("model | lone | Linear | 6 parameters")
     assert not plugin.notebook.value("'modulekg_widgets' in globals()")
 
@@ -120,7 +120,7 @@ def test_a_name_that_is_gone_is_said(plugin: LabPlugin) -> None:
     plugin.start(SHOW_OBJECT, kind="graph", name="small")
     note = plugin.tab(".mkg-lab-note[role=alert]")
     note.wait_for()
-    assert "has no “small” now" in note.inner_text()
+    assert "no longer has “small”" in note.inner_text()
     plugin.notebook.screenshot("lab-gone")
     plugin.focus_notebook()
     plugin.notebook.execute("small = taken")

@@ -50,7 +50,7 @@ SHOWN = [
 ]
 OTHER = "ipywidgets.HBox([ipywidgets.IntSlider(7)])"  # has no picture, and is none of our business
 CELLS = [SETUP.format(payloads=PAYLOADS), *SHOWN, OTHER]
-WORDS = "run the cell to make it live"
+WORDS = "Static preview. Run the cell for the interactive view."
 FAILURES = ("Error displaying widget", "could not be displayed", "Loading widget", "Javascript Error")
 LIVE = "() => document.querySelector('.mkg-model-graph[data-mkg-ready=true]') !== null"
 

@@ -144,7 +144,7 @@ def test_a_panel_has_all_values(browser: Browser, tmp_path: Path) -> None:
         shown = looked_at(page, MetricsPage)
         assert page.page.title() == "a, b"
         assert shown.points() == 40
-        assert "All runs have ended." in shown.find(".mkg-status").inner_text()
+        shown.wait_for_state("Ended")
         rows = shown.drawn()
         values = {(row["run"], row["module"], int(row["step"])): float(row["value"]) for row in rows}
         assert values == {
@@ -256,7 +256,7 @@ def test_a_damaged_page_says_so(old: str, new: str, browser: Browser, tmp_path: 
     try:
         page.wait_for("() => document.querySelector('[role=alert]') !== null")
         assert page.page.locator("[role=alert]").inner_text() == (
-            "This page is damaged: write it again with mk.save_html."
+            "This page is damaged. Save it again with mk.save_html."
         )
         assert page.trouble.page_errors == []
     finally:

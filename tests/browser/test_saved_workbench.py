@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from torch import nn
 
 import modulekg_widgets as mk
-from browser.graph import READY
+from browser.graph import READY, GraphPage
 from browser.saved import SavedPage, saved_page
 from cases.payloads import PAYLOADS
 
@@ -168,6 +168,7 @@ def test_a_workbench_is_linked_in_the_page(browser: Browser, tmp_path: Path, mod
         }}""",
             before,
         )
+        GraphPage(page).open_panes()  # type: ignore[arg-type]
         axis = page.page.locator(f"{GRAPH} .mkg-side-panel").get_by_text("2.out", exact=True)
         axis.click()
         page.wait_for(

@@ -34,9 +34,9 @@ NIGHTLY_PARTS = pytest.mark.parametrize(
 HOSTILE = "<img src=x onerror=window.__xss=1>"
 # all that a widget may say of data that it cannot show
 FIXED = (
-    "made by another version of modulekg-widgets",
-    "This widget's data is damaged",
-    "There is nothing to show yet",
+    "Made by another version of modulekg-widgets",
+    "Widget data is damaged",
+    "Nothing to show yet",
     "Widget data cannot be read. Run the cell again.",
 )
 # the parts of a widget that are there when it shows its data

@@ -109,7 +109,7 @@ def test_a_graph_has_the_whole_screen_and_gives_it_back(notebook: NotebookPage, 
         picture = graph.find(".mkg-graph-picture").evaluate("canvas => canvas.clientWidth")
         assert picture == pytest.approx(larger["width"], abs=1)
     assert set(graph.nodes()) >= {name for name in shown if name in ("conv1", "layer1", "layer4", "fc")}
-    assert own(root, "full-screen").get_attribute("aria-label") == "Leave full screen"
+    assert own(root, "full-screen").get_attribute("aria-label") == "Exit full screen"
     notebook.screenshot(f"full-screen-{'native' if spoil is None else 'refused' if spoil == REFUSE else 'lacking'}")
     notebook.page.keyboard.press("Escape")
     wait_until_full(notebook, root, False)

@@ -40,15 +40,15 @@ export function addCommands(tools: CommandTools): void {
   add(COMMANDS.explore, {
     label: args =>
       args.beside
-        ? trans.__("Explore a Model Beside the Active Notebook")
+        ? trans.__("Explore a Model Next to the Active Notebook")
         : trans.__("Explore a Model of the Active Notebook"),
-    caption: trans.__("The modules of a model as a graph, in a tab of its own"),
+    caption: trans.__("The modules of a model as a graph, in a new tab"),
     icon: graphIcon,
     execute: args => showModel(tools, "graph", args)
   });
   add(COMMANDS.masks, {
     label: trans.__("Edit Masks of a Model of the Active Notebook…"),
-    caption: trans.__("Choose what of a model is dropped, and see what that saves"),
+    caption: trans.__("Select channels to prune, and see what that saves"),
     icon: graphIcon,
     execute: args => showModel(tools, "masks", args)
   });
@@ -64,7 +64,7 @@ export function addCommands(tools: CommandTools): void {
   });
   add(COMMANDS.showPanel, {
     label: trans.__("Show the ModuleKG Panel"),
-    caption: trans.__("Models, plans and trainings in the kernel of the active notebook"),
+    caption: trans.__("Models, plans and training runs in the kernel of the active notebook"),
     icon: graphIcon,
     execute: () => shell.activateById(panelId)
   });
@@ -98,14 +98,14 @@ async function showModel(
   const { hosts, trans } = tools;
   const host = hosts.current;
   if (!host) {
-    return showNotice(trans.__("No notebook"), trans.__("Open a notebook first: its kernel has the models."), trans);
+    return showNotice(trans.__("No notebook"), trans.__("Open a notebook with a model first."), trans);
   }
   const objects = tools.objects.of(host.sessionContext);
   await host.sessionContext.ready;
   await objects.wake();
   const names = objects.list.objects.filter(object => object.kind === "model").map(object => object.name);
   if (names.length === 0) {
-    const body = trans.__("No variable of “%1” is a torch module.", host.sessionContext.path);
+    const body = trans.__("No PyTorch module found in “%1”.", host.sessionContext.path);
     return showNotice(trans.__("No model"), body, trans);
   }
   const asked = args.name;
@@ -142,7 +142,7 @@ async function pickName(names: readonly string[], trans: TranslationBundle): Pro
     return names[0] ?? null;
   }
   const answer = await InputDialog.getItem({
-    title: trans.__("Which model?"),
+    title: trans.__("Select a model"),
     label: trans.__("Models in the notebook's kernel"),
     items: [...names],
     okLabel: trans.__("Show"),
@@ -170,7 +170,7 @@ export class Inputs {
     const { trans } = this;
     const answer = await InputDialog.getText({
       title: trans.__("Inputs of %1", name),
-      label: trans.__("Python expression for what its forward pass takes: a tensor, or a tuple of arguments"),
+      label: trans.__("Python expression for the inputs of forward: a tensor or a tuple of arguments"),
       text: await this.remembered(path, name),
       placeholder: "torch.randn(1, 3, 224, 224)",
       okLabel: trans.__("Edit masks"),

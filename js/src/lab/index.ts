@@ -8,6 +8,7 @@ import { MODULE, VERSION } from "../generated/version";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
 import { DEFAULT_LIMITS, applySettings } from "../core/shared/base/settings";
+import * as words from "../core/words/lab";
 
 // The settings: colors, limits and motion of all our views on the page.
 
@@ -19,7 +20,7 @@ const CALM = "mkg-reduced-motion";
 
 const settingsPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
-  description: "Settings of the modulekg-widgets views.",
+  description: words.SETTINGS,
   autoStart: true,
   optional: [ISettingRegistry],
   activate: (_app: JupyterFrontEnd, registry: ISettingRegistry | null) => {
@@ -52,7 +53,7 @@ function whole(value: unknown, otherwise: number): number {
 
 const widgets: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:widgets`,
-  description: "Views of the modulekg-widgets Python package.",
+  description: words.WIDGETS,
   autoStart: true,
   requires: [IJupyterWidgetRegistry],
   activate: (_app: JupyterFrontEnd, registry: IJupyterWidgetRegistry) => {
@@ -67,7 +68,7 @@ const widgets: JupyterFrontEndPlugin<void> = {
 
 const pictures: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:saved-pictures`,
-  description: "Shows the saved picture of a widget whose kernel is gone.",
+  description: words.SAVED_PICTURES,
   autoStart: true,
   requires: [IJupyterWidgetRegistry], // what it adds to is there then
   optional: [ITranslator],
@@ -78,14 +79,10 @@ const pictures: JupyterFrontEndPlugin<void> = {
   }
 };
 
-const viewer = filePlugin("viewer", "Opens saved graphs and plans.", async host =>
-  (await import("./files/viewer")).addViewer(host)
-);
+const viewer = filePlugin("viewer", words.VIEWER, async host => (await import("./files/viewer")).addViewer(host));
 
-const modelFiles = filePlugin(
-  "model-files",
-  "Opens model files without a kernel: what is in them, and how large.",
-  async host => (await import("./files/model_files")).addModelFiles(host)
+const modelFiles = filePlugin("model-files", words.MODEL_FILES, async host =>
+  (await import("./files/model_files")).addModelFiles(host)
 );
 
 function filePlugin(
@@ -111,7 +108,7 @@ function bundleOf(translator: ITranslator | null): TranslationBundle {
 
 const lab: JupyterFrontEndPlugin<void> = {
   id: `${MODULE}:lab`,
-  description: "Commands, tabs and the side panel for the models of a notebook's kernel.",
+  description: words.LAB,
   autoStart: true,
   optional: [ILabShell, ITranslator],
   activate: async (app: JupyterFrontEnd, shell: ILabShell | null, translator: ITranslator | null) => {

@@ -41,11 +41,11 @@ export class ObjectPanel extends Widget {
     this.id = PANEL_ID;
     this.addClass("mkg-widget");
     this.addClass("mkg-lab-panel");
-    setRole(this.node, "region", trans.__("ModuleKG: objects of the kernel"));
+    setRole(this.node, "region", trans.__("ModuleKG: kernel objects"));
     this.title.icon = graphIcon;
-    this.title.caption = trans.__("ModuleKG: models, plans and trainings of the notebook");
-    const refresh = button("mkg-icon-button mkg-lab-refresh", "", trans.__("Look again"));
-    refresh.setAttribute("aria-label", trans.__("Look again"));
+    this.title.caption = trans.__("ModuleKG: models, plans and training runs of the notebook");
+    const refresh = button("mkg-icon-button mkg-lab-refresh", "", trans.__("Refresh"));
+    refresh.setAttribute("aria-label", trans.__("Refresh"));
     refresh.append(icon("refresh"));
     refresh.onclick = () => this.followed?.refresh();
     const head = el("div", "mkg-lab-panel-head");
@@ -92,16 +92,16 @@ export class ObjectPanel extends Widget {
     const { trans } = this.tools;
     const { followed } = this;
     if (!followed) {
-      return [el("p", "mkg-lab-empty", trans.__("Open a notebook: its models, plans and trainings are listed here."))];
+      return [el("p", "mkg-lab-empty", trans.__("Open a notebook to list its models, plans and training runs."))];
     }
     if (followed.known === OTHER_VERSION) {
-      const text = trans.__("The kernel has another version of modulekg-widgets: restart it and reload the page.");
+      const text = trans.__("The kernel has another version of modulekg-widgets. Restart it and reload the page.");
       return [el("p", "mkg-lab-empty", text)];
     }
     if (followed.known === "nothing") {
-      const wake = button("mkg-button", trans.__("Look into this kernel"));
+      const wake = button("mkg-button", trans.__("Inspect this kernel"));
       wake.onclick = () => void followed.wake();
-      return [el("p", "mkg-lab-empty", trans.__("modulekg_widgets has not been imported here yet.")), wake];
+      return [el("p", "mkg-lab-empty", trans.__("modulekg_widgets is not imported in this kernel.")), wake];
     }
     const { objects, leftOut } = followed.list;
     const sections = OBJECT_KINDS.map(kind =>
@@ -111,10 +111,10 @@ export class ObjectPanel extends Widget {
       )
     );
     if (objects.length === 0) {
-      sections.push(el("p", "mkg-lab-empty", trans.__("No variable of the kernel is a model, a plan or a training.")));
+      sections.push(el("p", "mkg-lab-empty", trans.__("No models, plans or training runs in this kernel.")));
     }
     if (leftOut > 0) {
-      sections.push(el("p", "mkg-lab-empty", trans._n("%1 more is not listed.", "%1 more are not listed.", leftOut)));
+      sections.push(el("p", "mkg-lab-empty", trans._n("%1 more not listed.", "%1 more not listed.", leftOut)));
     }
     return sections.filter(section => section !== null);
   }
@@ -157,7 +157,7 @@ export class ObjectPanel extends Widget {
     const texts: Record<TabKind, [string, string]> = {
       graph: [trans.__("Explore"), trans.__("Explore %1", name)],
       masks: [trans.__("Masks…"), trans.__("Edit masks of %1", name)],
-      panel: [trans.__("Open panel"), trans.__("Open the values of %1", name)],
+      panel: [trans.__("Open panel"), trans.__("Open the metrics of %1", name)],
       plan: [trans.__("Show plan"), trans.__("Show the plan %1", name)]
     };
     const [short, long] = texts[kind];

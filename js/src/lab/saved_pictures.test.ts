@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 vi.mock("@jupyterlab/rendermime", () => ({ IRenderMimeRegistry: {} }));
 
 import { liveViews } from "../core/shared/ui/saved_picture";
-import { VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
+import { VIEW_TYPE } from "../core/shared/ui/saved_picture";
+import { STATIC_PREVIEW } from "../core/words/shared";
 import { renewPictures, showSavedPictures } from "./saved_pictures";
 
 const SVG = '<svg class="mkg-saved-picture"></svg>';
@@ -46,7 +47,7 @@ function rendererClass(way: Way) {
 function rendered(way: Way, model: unknown = OURS) {
   const Renderer = rendererClass(way);
   const sample = new Renderer();
-  showSavedPictures(sample as never, WORDS);
+  showSavedPictures(sample as never, STATIC_PREVIEW);
   expect(sample.isDisposed).toBe(true);
   const renderer = new Renderer();
   const done = renderer.renderModel(model);
@@ -64,7 +65,7 @@ describe("a widget of ours", () => {
     await vi.advanceTimersByTimeAsync(2000);
     await done;
     expect(image(node)).toContain("mkg-saved-picture");
-    expect(node.textContent).toBe(WORDS);
+    expect(node.textContent).toBe(STATIC_PREVIEW);
   });
 
   it("shows its picture soon where no kernel ever comes", async () => {
@@ -73,7 +74,7 @@ describe("a widget of ours", () => {
     expect(image(node)).not.toBeNull();
     expect(node.textContent).toBe(""); // it may still become live
     await vi.advanceTimersByTimeAsync(2000);
-    expect(node.textContent).toBe(WORDS);
+    expect(node.textContent).toBe(STATIC_PREVIEW);
   });
 
   it.each<Way>(["shown", "late"])("that is %s is not touched in the end", async way => {

@@ -4,7 +4,8 @@ import { type IRenderMime, IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Panel } from "@lumino/widgets";
-import { liveViews, pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "../core/shared/ui/saved_picture";
+import { STATIC_PREVIEW } from "../core/words/shared";
+import { liveViews, pictureAddress, pictureElement, VIEW_TYPE } from "../core/shared/ui/saved_picture";
 
 // ms: a kernel may still have the model, and where there is no kernel the widget manager waits for one without end
 const PICTURE_AFTER = 1000;
@@ -14,7 +15,7 @@ const OUTPUTS_AFTER = 100; // until the notebook has taken the pictures up
 export async function addSavedPictures(app: JupyterFrontEnd, trans: TranslationBundle): Promise<void> {
   const registry = await app.resolveOptionalService(IRenderMimeRegistry);
   if (registry?.getFactory(VIEW_TYPE)) {
-    showSavedPictures(registry.createRenderer(VIEW_TYPE), trans.__(WORDS));
+    showSavedPictures(registry.createRenderer(VIEW_TYPE), trans.__(STATIC_PREVIEW));
   }
   app.docRegistry.addWidgetExtension("Notebook", {
     createNew: ({ node }, context) => {

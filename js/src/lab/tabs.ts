@@ -104,7 +104,7 @@ export class Tabs {
       case "masks":
         return trans.__("Masks of %1 of %2", name, path);
       case "panel":
-        return trans.__("Values of %1 of %2", name, path);
+        return trans.__("Metrics of %1 of %2", name, path);
       default:
         return trans.__("Plan %1 of %2", name, path);
     }
@@ -226,7 +226,7 @@ class ObjectView extends Panel {
     }
     this.kernel = sessionContext.session?.kernel ?? null;
     if (!this.kernel) {
-      this.tell("problem", trans.__("“%1” has no kernel: start one, then try again.", path));
+      this.tell("problem", trans.__("“%1” has no kernel. Start one and try again.", path));
       return;
     }
     await this.execute(this.kernel, this.host, run);
@@ -266,7 +266,7 @@ class ObjectView extends Panel {
       }
     } catch {
       if (run === this.runs && !this.isDisposed) {
-        this.tell("problem", this.tools.trans.__("The kernel went before it could answer."));
+        this.tell("problem", this.tools.trans.__("The kernel stopped before it answered. Try again."));
       }
     }
   }
@@ -294,15 +294,15 @@ class ObjectView extends Panel {
     } else if (isRestored && ename === NO_OUTPUT) {
       this.ask(inputs ?? ""); // code that somebody typed in an earlier page is not run before it was looked at
     } else if (ename === "NameError" && evalue.includes(`'${name}'`)) {
-      this.tell("problem", trans.__("The kernel of “%1” has no “%2” now.", this.path, name));
+      this.tell("problem", trans.__("The kernel of “%1” no longer has “%2”.", this.path, name));
     } else {
-      this.tell("problem", trans.__("This could not be shown: %1", `${ename} ${evalue}`.trim()));
+      this.tell("problem", trans.__("Could not be shown: %1", `${ename} ${evalue}`.trim()));
     }
   }
 
   private ask(inputs: string): void {
     const { trans } = this.tools;
-    const text = trans.__("The inputs of “%1” were typed before the page was loaded. Run them?", this.wanted.name);
+    const text = trans.__("The inputs of “%1” were entered before the page was reloaded. Run them?", this.wanted.name);
     this.tell("asking", text, false, inputs);
   }
 
@@ -322,7 +322,7 @@ class ObjectView extends Panel {
       box.append(again);
     }
     if (canOpen) {
-      const open = button("mkg-button", trans.__("Open it"));
+      const open = button("mkg-button", trans.__("Open"));
       open.onclick = () => this.tools.openNotebook(this.wanted.path);
       box.append(open);
     }

@@ -170,7 +170,7 @@ describe("MetricPanelView", () => {
     model.deliver(message(1, FIRST));
     const { el } = await show(model);
     model.receive({ payload: { ...panelPayload(), schema_version: 9 } });
-    expect(el.textContent).toContain("restart the kernel and reload the page");
+    expect(el.textContent).toContain("Restart the kernel and reload the page");
     model.receive({ payload: panelPayload(["other"]) });
     await until(() => expect(el.dataset.mkgReady).toBe("true"));
     expect(el.dataset.mkgId).toBe(model.model_id);

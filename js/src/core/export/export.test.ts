@@ -256,9 +256,9 @@ describe("menu", () => {
     const store = storeOf();
     const shown: { graph?: Picture } = {};
     const menu = new ExportMenu(host, smallNet(), store, { graph: () => shown.graph });
-    await choose("svg", () => store.get("notice").includes("not drawn yet"));
+    await choose("svg", () => store.get("notice").includes("not ready yet"));
     shown.graph = { ...picture, exportPng: () => Promise.reject(new Error("<img src=x>")) };
-    await choose("png", () => store.get("notice") === "The PNG file could not be made.");
+    await choose("png", () => store.get("notice") === "The PNG file could not be created. Try again.");
     expect(saved).toEqual([]);
     menu.dispose();
   });

@@ -5,6 +5,7 @@ import type { Hierarchy } from "../shared/model/hierarchy";
 import type { GraphStore } from "../shared/model/graph_store";
 import { pictureToDot, fileName, GraphPicture, pictureToSvg } from "./graph_picture";
 import { graphPage, newNonce, SCRIPT_ID, standaloneHtml } from "./html";
+import * as words from "../words/shared";
 
 /** The graph on the canvas. */
 export interface Picture {
@@ -16,18 +17,12 @@ interface PictureSource {
   graph(): Picture | undefined;
 }
 
-type Format = "svg" | "png" | "dot" | "json" | "html";
+type Format = keyof typeof words.FORMATS;
 
-const FORMATS: readonly [Format, string, string][] = [
-  ["svg", "SVG", "picture, scalable"],
-  ["png", "PNG", "picture"],
-  ["dot", "DOT", "Graphviz"],
-  ["json", "JSON", "all data of this view"],
-  ["html", "HTML", "this explorer as one offline page"]
-];
+const FORMATS = Object.keys(words.FORMATS) as Format[];
 
 export class ExportMenu extends Part {
-  private readonly opener = button("mkg-button mkg-export-button", "", "Save as a file");
+  private readonly opener = button("mkg-button mkg-export-button", "", words.EXPORT_TITLE);
   private readonly menu = el("div", "mkg-export-menu");
 
   constructor(
@@ -38,11 +33,11 @@ export class ExportMenu extends Part {
   ) {
     super(host);
     host.classList.add("mkg-export");
-    this.opener.append(icon("download"), el("span", "mkg-export-word", "Export"));
-    this.opener.setAttribute("aria-label", "Export"); // where the word has no room
+    this.opener.append(icon("download"), el("span", "mkg-export-word", words.EXPORT));
+    this.opener.setAttribute("aria-label", words.EXPORT); // where the word has no room
     this.opener.setAttribute("aria-haspopup", "menu");
-    setRole(this.menu, "menu", "Export");
-    for (const [format, name, what] of FORMATS) this.menu.append(item(format, name, what));
+    setRole(this.menu, "menu", words.EXPORT);
+    for (const format of FORMATS) this.menu.append(item(format));
     host.append(this.opener, this.menu);
     this.show(false);
     this.listen();
@@ -79,13 +74,13 @@ export class ExportMenu extends Part {
     if (this.menu.hidden) return;
     const { items } = this;
     const at = items.findIndex(element => element === document.activeElement);
-    const moves = new Map([
-      ["ArrowDown", (at + 1) % items.length],
-      ["ArrowUp", (at - 1 + items.length) % items.length],
-      ["Home", 0],
-      ["End", items.length - 1]
-    ]);
-    const next = moves.get(event.key);
+    const moves: Partial<Record<string, number>> = {
+      ArrowDown: (at + 1) % items.length,
+      ArrowUp: (at - 1 + items.length) % items.length,
+      Home: 0,
+      End: items.length - 1
+    };
+    const next = moves[event.key];
     if (next !== undefined) items[next].focus();
     else if (event.key === "Escape") {
       this.show(false);
@@ -97,7 +92,7 @@ export class ExportMenu extends Part {
 
   private clicked(event: MouseEvent): void {
     const target = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-mkg-export]") : null;
-    const format = FORMATS.find(([name]) => name === target?.dataset.mkgExport)?.[0];
+    const format = FORMATS.find(name => name === target?.dataset.mkgExport);
     if (!format) return;
     this.show(false);
     this.opener.focus();
@@ -107,11 +102,11 @@ export class ExportMenu extends Part {
   private async save(format: Format): Promise<void> {
     try {
       const blob = await this.make(format);
-      if (!blob) this.store.set("notice", "The picture is not drawn yet: try again in a moment.");
+      if (!blob) this.store.set("notice", words.NO_PICTURE);
       else saveFile(blob, fileName(this.h.payload.title, format));
     } catch {
       // what went wrong may contain names from the model, so the text is fixed
-      this.store.set("notice", `The ${format.toUpperCase()} file could not be made.`);
+      this.store.set("notice", words.exportFailed(format.toUpperCase()));
     }
   }
 
@@ -136,12 +131,12 @@ export class ExportMenu extends Part {
   }
 }
 
-function item(format: Format, name: string, what: string): HTMLElement {
+function item(format: Format): HTMLElement {
   const element = button("mkg-export-item", "");
   element.setAttribute("role", "menuitem");
   element.tabIndex = -1;
   element.dataset.mkgExport = format;
-  element.append(el("span", "mkg-export-name", name), el("span", "mkg-dim", what));
+  element.append(el("span", "mkg-export-name", format.toUpperCase()), el("span", "mkg-dim", words.FORMATS[format]));
   return element;
 }
 

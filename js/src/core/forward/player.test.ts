@@ -342,10 +342,10 @@ describe("the quiz", () => {
 
 describe("what cannot be shown", () => {
   it.each([
-    [{}, "There is nothing to show yet: run the cell."],
-    [{ schema_version: 9, kind: "forward_player" }, "made by another version"],
+    [{}, "Nothing to show yet. Run the cell."],
+    [{ schema_version: 9, kind: "forward_player" }, "Made by another version"],
     [{ ...golden("residual").payload, steps: {} }, "damaged (steps)"],
-    ["<img>", "made by another version"]
+    ["<img>", "Made by another version"]
   ])("is explained by a fixed text", (raw, text) => {
     show(raw);
     expect(host.textContent).toContain(text);

@@ -22,7 +22,7 @@ import {
 } from "../shared/ui/dom";
 import { shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
-import { DISCONNECTED, NO_DATA, prepareHost } from "../shared/ui/widget_frame";
+import { prepareHost } from "../shared/ui/widget_frame";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
@@ -33,6 +33,7 @@ import { addWindowButtons } from "../shared/ui/window_buttons";
 import { familyColor } from "../shared/stage/theme";
 import { VirtualList } from "../shared/ui/virtual_list";
 import * as words from "../words/forward";
+import { DISCONNECTED, NO_DATA } from "../words/shared";
 
 export interface ForwardPlayer {
   dispose(): void;

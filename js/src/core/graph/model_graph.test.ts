@@ -140,7 +140,7 @@ describe("createModelGraph", () => {
   });
 
   it("explains what it cannot show", () => {
-    expect(mount({}).host.querySelector("[role=alert]")?.textContent).toContain("run the cell");
+    expect(mount({}).host.querySelector("[role=alert]")?.textContent).toContain("Run the cell");
     expect(mount({ ...resnet(), schema_version: 3 }).host.textContent).toBe(OTHER_VERSION);
     expect(mount({ ...resnet(), folds: [[1, 99, "exact", "<b>"]] }).host.textContent).toContain("damaged");
   });

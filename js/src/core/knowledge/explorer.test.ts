@@ -59,7 +59,7 @@ describe("createKnowledgeExplorer", () => {
 
   it("explains what cannot be shown", () => {
     expect(mount({ ...rawKnowledge(), schema_version: 9 }).host.textContent).toBe(OTHER_VERSION);
-    expect(mount({}).host.textContent).toContain("run the cell");
+    expect(mount({}).host.textContent).toContain("Run the cell");
     expect(mount({ ...rawKnowledge(), results: null }).host.textContent).toContain("damaged (results)");
   });
 

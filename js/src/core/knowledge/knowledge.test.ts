@@ -74,7 +74,7 @@ describe("the payload", () => {
   it.each(damages)("with damaged %s is refused with a fixed text", (part, damage) => {
     const payload = rawKnowledge();
     damage(payload);
-    expect(() => readKnowledge(payload)).toThrow(`This widget's data is damaged (${part}): run the cell again.`);
+    expect(() => readKnowledge(payload)).toThrow(`Widget data is damaged (${part}). Run the cell again.`);
   });
 });
 

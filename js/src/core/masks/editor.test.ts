@@ -30,9 +30,9 @@ describe("createMaskEditor", () => {
   it("says when there is nothing, and shows what comes then", () => {
     const { host, session } = mount();
     session.load({}, undefined, undefined, 0);
-    expect(host.querySelector("[role=alert]")?.textContent).toContain("run the cell");
+    expect(host.querySelector("[role=alert]")?.textContent).toContain("Run the cell");
     session.load({ schema_version: 9 }, undefined, undefined, 0);
-    expect(host.querySelector("[role=alert]")?.textContent).toContain("restart the kernel");
+    expect(host.querySelector("[role=alert]")?.textContent).toContain("Restart the kernel");
     expect(host.querySelector("[role=alert]")?.textContent).toContain("the same version where JupyterLab runs");
   });
 

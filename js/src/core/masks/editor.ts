@@ -4,7 +4,7 @@ import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
 import { Disposers, el } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, NO_DATA, prepareHost, showMessage } from "../shared/ui/widget_frame";
+import { clearHost, drawOrShowError, prepareHost, showMessage } from "../shared/ui/widget_frame";
 import { watchTheme } from "../shared/stage/theme";
 import { Actions } from "./panels/actions";
 import { CellLegend } from "./cells/cell_legend";
@@ -17,6 +17,7 @@ import { ReportView, TrialView } from "./panels/report_view";
 import { AxisList } from "./rows/axis_list";
 import type { Session } from "./session/session";
 import * as words from "../words/masks";
+import { NO_DATA } from "../words/shared";
 
 export interface MaskEditor {
   dispose(): void;

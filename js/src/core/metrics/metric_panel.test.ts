@@ -82,10 +82,10 @@ describe("the frame", () => {
   });
 
   it.each([
-    ["nothing", {}, "There is nothing to show yet: run the cell."],
+    ["nothing", {}, "Nothing to show yet. Run the cell."],
     ["another version", { ...panelPayload(), schema_version: 2 }, OTHER_VERSION],
     ["another widget", { ...panelPayload(), kind: "model" }, OTHER_VERSION],
-    ["damaged data", { ...panelPayload(), runs: [1] }, "This widget's data is damaged (runs): run the cell again."]
+    ["damaged data", { ...panelPayload(), runs: [1] }, "Widget data is damaged (runs). Run the cell again."]
   ])("explains %s", (_, payload, text) => {
     open({}, payload);
     expect(find("[role=alert]").textContent).toBe(text);

@@ -268,7 +268,7 @@ describe("legend", () => {
     expect(host.hidden).toBe(false);
     expect(one(".mkg-legend-title").textContent).toBe("parameters logarithmic");
     expect(texts(".mkg-legend-end")).toEqual(["0", "1.00 M"]);
-    expect(one("div.mkg-legend-note").textContent).toBe("containers: sum of subtree");
+    expect(one("div.mkg-legend-note").textContent).toBe("containers: sum of children");
     expect(all(".mkg-legend-ramp rect").length).toBeGreaterThan(20);
     store.set("overlay", { fc: 1, bn1: "NaN" });
     store.set("colorBy", "overlay");

@@ -4,7 +4,8 @@ import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
 import { button, el, nameSpan, setAttribute, iconButton } from "../shared/ui/dom";
 import { counted, exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
-import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
+import * as words from "../words/panel";
+import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import type { GraphStore } from "../shared/model/graph_store";
 
@@ -202,10 +203,14 @@ function callNumbers(calls: readonly number[]): string {
 }
 
 function traffic(flow: Dataflow, call: number): string[][] {
-  const { inputs, outputs } = flow.payload.calls;
-  const rows = (values: readonly number[], name: string) =>
-    values.map((value, at) => [values.length > 1 ? `${name} ${at + 1}` : name, flow.shape(value), flow.dtype(value)]);
-  return [...rows(inputs[call], "input"), ...rows(outputs[call], "output")];
+  const rows = (kind: "inputs" | "outputs", named: (name: string, number: number) => string) => {
+    const values = flow.payload.calls[kind][call];
+    const names = flow.namesOf(call, kind);
+    return values.map((value, at) => {
+      return [named(names[at], values.length > 1 ? at + 1 : 0), flow.shape(value), flow.dtype(value)];
+    });
+  };
+  return [...rows("inputs", words.inputName), ...rows("outputs", words.outputName)];
 }
 
 function trafficTable(flow: Dataflow, call: number): HTMLElement {
@@ -218,7 +223,7 @@ function typedTable(rows: readonly string[][]): HTMLElement {
     rows.map(([name, shape, type]) => {
       const value = el("span");
       value.append(nameSpan("mkg-code mkg-shape", shape), " ", nameSpan("mkg-dim", type));
-      return [el("span", "", name), value];
+      return [breakable("", name), value];
     })
   );
   element.classList.add("mkg-traffic");

@@ -1,6 +1,6 @@
 // Texts of the forward player.
 
-import { counted, exactNumber } from "../shared/base/format";
+import { counted, exactNumber } from "./numbers";
 
 export const WHOLE_MODEL = "whole model";
 export const ofAll = (range: string, all: number) => `${range} of ${all}`;

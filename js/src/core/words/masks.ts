@@ -1,6 +1,6 @@
 // Texts of the mask editor.
 
-import { counted, exactNumber } from "../shared/base/format";
+import { counted, exactNumber } from "./numbers";
 
 const removedWith = (block: string) => `removed with ${block}`;
 
@@ -26,7 +26,6 @@ export const batches = (count: number) => counted(count, "batch", "batches");
 // the editor and its session
 
 export const NOT_DRAWN = "The editor could not be drawn.";
-export const UNREADABLE = "Widget data cannot be read. Run the cell again.";
 export const STEP_LOCKED = "Its channel groups are locked. Unlock them first.";
 
 // the toolbar
@@ -46,7 +45,6 @@ export const RATIO = "Ratio";
 export const RATIO_TITLE = "Share of channels to remove, least important first";
 export const RATIO_SLIDER = "Ratio of channels to remove";
 export const RATIO_FIELD = "Ratio as a number";
-export const DISMISS = "Dismiss";
 export const NO_SCORES = "Importance scores are not available yet.";
 export const waitingFor = (task: string) => `Waiting for the kernel to ${task}…`;
 export const TASKS = {

@@ -1,6 +1,6 @@
 // Texts of the metric panel.
 
-import { counted, exactNumber } from "../shared/base/format";
+import { counted, exactNumber } from "./numbers";
 
 export const UNDRAWABLE = "This panel cannot be drawn. Run the cell again.";
 export const LEFT_OUT = "modulekg-widgets: a message of metric values is damaged and left out:"; // in the console

@@ -8,3 +8,11 @@ export const FLOPS_HELP =
 
 export const NO_LINE = "line of code unknown";
 export const firstRows = (count: string): string => `The first ${count} operators`;
+
+// Input and output
+
+const numbered = (word: string, number: number): string => (number > 0 ? `${word} ${number}` : word);
+/** `number`: among several, 0 for the only one. */
+export const inputName = (name: string, number: number): string => name || numbered("input", number);
+export const outputName = (name: string, number: number): string =>
+  name === "" ? numbered("output", number) : `output ${name}`;

@@ -9,20 +9,17 @@ const SOURCE = join(__dirname, "..", "..");
 const WORDS = "core/words/";
 const READERS = "core/files/"; // what is wrong with a file is said where it is found, as Python's readers say it
 const PENDING = [
-  "core/export/",
   "core/graph/",
   "core/knowledge/",
   "core/panel/",
-  "core/shared/",
-  "core/tree/",
-  "lab/",
-  "standalone",
-  "widgets/"
+  "core/shared/model/",
+  "core/shared/search/",
+  "core/tree/"
 ]; // folders whose texts stand in their code still
 const SENTENCE = /(?:^|[^-\w/.])[A-Za-z]{2,},?[ \u00a0]+[a-z]{2,}(?![-\w/.(])/; // two words in a row
 const LABEL = /^[A-Z][a-z]{2,}[…:]?$/; // one with a capital
 const STYLE =
-  /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|\[[a-z]+[\]=]|-gradient\(|\bsans-serif\b/;
+  /^mkg-|^[a-z]+(?:-[a-z]+)+ |[{};]|\b(?:px|em|translate|solid|normal)\b|^\(|^[#.@:]|^<|^change:|-gradient\(|\bsans-serif\b/;
 
 function sources(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
@@ -32,9 +29,19 @@ function sources(folder: string): string[] {
   });
 }
 
-/** Whether the program compares with a text, imports by it, or names a type with it. */
+/** What uses a text, past brackets and the sign between its parts. */
+function userOf({ parent }: ts.Node): ts.Node {
+  const isSum = ts.isBinaryExpression(parent) && parent.operatorToken.getText() === "+";
+  return isSum || ts.isParenthesizedExpression(parent) ? userOf(parent) : parent;
+}
+
+// calls whose texts are no user's: selectors, prefixes of keys, names of kinds
+const OF_PROGRAM = /(?:^|\.)(?:querySelector(?:All)?|closest|matches|startsWith|modelDefaults|addWidgetExtension)$/;
+
+/** Whether the program compares with a text, imports by it, names a type with it, or works on it. */
 function isForTheProgram(node: ts.Node): boolean {
-  const { parent } = node;
+  const parent = userOf(node);
+  if (ts.isCallExpression(parent) && OF_PROGRAM.test(parent.expression.getText())) return true;
   if (ts.isBinaryExpression(parent)) return parent.operatorToken.getText().includes("==");
   if (ts.isNewExpression(parent)) return parent.expression.getText() === "Error"; // a defect of ours: nobody's text
   return (
@@ -42,6 +49,7 @@ function isForTheProgram(node: ts.Node): boolean {
     ts.isLiteralTypeNode(parent) ||
     ts.isImportDeclaration(parent) ||
     ts.isExportDeclaration(parent) ||
+    ts.isPropertyAccessExpression(parent) || // as "a b".split(" ")
     (ts.isPropertyAssignment(parent) && parent.name === node)
   );
 }

@@ -163,7 +163,7 @@ class ModelFileView extends Widget {
     this.gone?.remove();
     this.gone = null;
     if (!isGone) return;
-    const text = this.trans.__("This file is no longer there. What is shown is what it was when it was read.");
+    const text = this.trans.__("This file no longer exists. The view shows its last read content.");
     this.gone = el("div", "mkg-widget mkg-file-gone", text);
     this.gone.setAttribute("role", "alert");
     this.node.prepend(this.gone);
@@ -195,7 +195,7 @@ class ModelFileView extends Widget {
     if (!(error instanceof FileProblem)) return this.trans.__("This file cannot be shown.");
     const own = PathExt.basename(this.contents.localPath(this.context.path));
     const isOwn = error.reason === "missing" && error.part === own; // and not one that should lie beside it
-    return isOwn ? this.trans.__("This file is no longer there.") : problemMessage(error, this.trans);
+    return isOwn ? this.trans.__("This file no longer exists.") : problemMessage(error, this.trans);
   }
 
   private async draw(): Promise<void> {

@@ -99,7 +99,7 @@ describe("RangeSource", () => {
     files.set("large", { bytes: LONG, ranges: false });
     expect(await reasonOf(open("large"))).toMatchObject({
       reason: "unreadable",
-      part: expect.stringMatching(/no parts/)
+      part: expect.stringMatching(/does not send parts/)
     });
     expect(cancelled).toHaveBeenCalled();
     files.set("large", { bytes: LONG });

@@ -7,6 +7,7 @@ import type { FileSource } from "../../core/files/bytes/records";
 import { FileProblem } from "../../core/shared/payload/file_problem";
 import { HistogramProblem, readHistogram, type TensorHistogram } from "../../core/panel/file_panel";
 import type { Kernels } from "./kernel_choice";
+import * as words from "../../core/words/lab";
 
 const HEAD = 64 * 2 ** 10; // bytes that the first request asks for: most headers are not longer
 const NOTHING = new Uint8Array(0);
@@ -80,7 +81,7 @@ async function fetchHead(
   const isWhole = response.status === WHOLE && length <= HEAD;
   const size = isWhole ? length : Number(/\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
   const bytes = await bytesOf(response, isWhole ? length : HEAD, isWhole);
-  if (!Number.isSafeInteger(size)) throw unreadable("the server does not tell its size");
+  if (!Number.isSafeInteger(size)) throw unreadable(words.NO_SIZE);
   return { bytes, size };
 }
 
@@ -93,7 +94,7 @@ async function request(contents: Contents.IManager, url: string, offset: number,
       settings
     );
   } catch {
-    throw unreadable("the server does not answer");
+    throw unreadable(words.NO_ANSWER);
   }
 }
 
@@ -105,7 +106,7 @@ async function bytesOf(response: Response, length: number, isWhole: boolean): Pr
     throw unreadable(problemOf(response.status));
   }
   const bytes = new Uint8Array(await response.arrayBuffer());
-  if (bytes.length !== length) throw unreadable("the server sent another part of it");
+  if (bytes.length !== length) throw unreadable(words.WRONG_PART);
   return bytes;
 }
 
@@ -117,23 +118,21 @@ async function stateOf(contents: Contents.IManager, path: string): Promise<{ tex
   } catch (error) {
     const isMissing = error instanceof ServerConnection.ResponseError && error.response.status === MISSING;
     if (isMissing) throw new FileProblem("missing", PathExt.basename(path));
-    throw unreadable("the server does not tell of it");
+    throw unreadable(words.NOT_LISTED);
   }
 }
 
 const unreadable = (why: string) => new FileProblem("unreadable", why);
 
 function problemOf(status: number): string {
-  if (status === PART) return "the server sent another part of it";
-  return status === WHOLE ? "the server sends no parts of files" : `the server answers ${status}`;
+  if (status === PART) return words.WRONG_PART;
+  return status === WHOLE ? words.NO_PARTS : words.answered(status);
 }
 
 // The histogram of one tensor, which a kernel is asked for: one fixed line of Python, with two texts as data.
 
 const SOURCE = "modulekg_widgets.engine.views.file_payload";
 const MAX_ANSWER_LENGTH = 100_000; // characters
-const NO_KERNEL = "This needs a running kernel of Python with modulekg_widgets: open a notebook, and try again.";
-const NOT_THERE = "The kernel has no modulekg_widgets that reads model files: install it there, and try again.";
 
 /** `path`: from the folder that the server serves. */
 export async function askHistogram(kernels: Kernels, path: string, name: string): Promise<TensorHistogram> {
@@ -154,7 +153,7 @@ export async function askHistogram(kernels: Kernels, path: string, name: string)
     if (content.status === "ok") return readHistogram(printed);
     throw new HistogramProblem(reasonOf(content));
   });
-  if (found === null) throw new HistogramProblem(NO_KERNEL);
+  if (found === null) throw new HistogramProblem(words.NO_KERNEL);
   return found;
 }
 
@@ -168,6 +167,6 @@ export function lineFor(path: string, name: string): string {
 }
 
 function reasonOf(content: KernelMessage.IReplyErrorContent | KernelMessage.IReplyAbortContent): string {
-  if (content.status !== "error") return "The kernel did not come to it: try again.";
-  return /^(?:ModuleNotFound|Import)Error$/.test(content.ename) ? NOT_THERE : content.evalue;
+  if (content.status !== "error") return words.KERNEL_SILENT;
+  return /^(?:ModuleNotFound|Import)Error$/.test(content.ename) ? words.NO_READER : content.evalue;
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Pillow is imported where it is used. It comes with matplotlib and with torchvision, which write no picture without it
 
-CAPTION = "run the cell to make it live"
+CAPTION = "Static preview. Run the cell for the interactive view."
 MAX_PNG_BYTES = 60_000  # bytes
 PNG_SCALES = (1.5, 1.0)  # pixels of the PNG to one of the picture; the next one where the PNG gets too large
 COLORS = 64
@@ -89,7 +89,7 @@ def _with_footer(picture: Picture, height: float, scale: float) -> Image:
     from PIL import ImageDraw
 
     image = _render(picture, height, scale, FOOTER_HEIGHT, SUPERSAMPLING)
-    words = CAPTION if height >= picture.height else f"the beginning of the picture; {CAPTION}"
+    words = CAPTION if height >= picture.height else f"Top part only. {CAPTION}"
     caption = Text(LEFT, height + FOOTER_HEIGHT - 9, words, CAPTION_COLOR)
     _text(ImageDraw.Draw(image), caption, (0, 0), scale)
     return image

@@ -28,6 +28,7 @@ import { addToGroups } from "../scene/scene_edges";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
 import type { OperatorGroup } from "./operator_groups";
+import * as words from "../../words/graph";
 import { drawnSteps, groupKey, partsOf } from "./operator_parts";
 
 const CLOSED = 2; // operators of a group that its card names, so that there is nothing to open
@@ -87,10 +88,10 @@ class FlowSceneBuilder {
     const { flow } = this;
     const whole = this.store.get("focus") === 0;
     const inputs = whole
-      ? flow.payload.inputs.map(([name], i) => this.pill(i ? `${INPUT}:${i}` : INPUT, `input ${name}`))
+      ? flow.payload.inputs.map((_, i) => this.pill(i ? `${INPUT}:${i}` : INPUT, words.inputOf(flow.inputName(i))))
       : [];
     if (inputs.length === 0) {
-      inputs.push(this.pill(INPUT, "input"));
+      inputs.push(this.pill(INPUT, words.INPUT));
     }
     const pending = this.addGroup(-1, roots, inputs);
     for (let at = 0; at < pending.length; at++) {
@@ -112,7 +113,7 @@ class FlowSceneBuilder {
     const count = whole && this.flow.payload.outputs.length > 0 ? outputs.length : 1;
     const many = count > 1 && count <= 8;
     const places = Array.from({ length: many ? count : 1 }, (_, i) =>
-      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, many ? `output ${i + 1}` : "output")
+      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, words.outputOf(this.flow.resultName(i), many ? i + 1 : 0))
     );
     canvas.items.push(...places);
     return places;

@@ -16,11 +16,11 @@ import {
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
-import { DISCONNECTED } from "../../shared/ui/widget_frame";
 import { exactNumber } from "../../shared/base/format";
 import type { Amount } from "../draft/counters";
 import { amountText, changeText, type Counter, COUNTERS, removalText } from "../draft/number_texts";
 import * as words from "../../words/masks";
+import { DISCONNECTED, DISMISS } from "../../words/shared";
 
 const SEARCH_DELAY = 120; // ms without a key before a search runs
 const SCOPES: readonly [Scope, string][] = [
@@ -267,7 +267,7 @@ export class RatioControl {
 
 export class MaskStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
-  private readonly close = iconButton("mkg-icon-button mkg-close", "close", words.DISMISS);
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", DISMISS);
 
   constructor(
     host: HTMLElement,

@@ -21,6 +21,7 @@ import { type PlanData, readPlan, renewedPlan } from "../draft/plan_data";
 import { removedByRatio, type Scope } from "../draft/scores";
 import { Debounced } from "../../shared/ui/dom";
 import * as words from "../../words/masks";
+import { UNREADABLE } from "../../words/shared";
 
 // A list of listeners for each kind of event.
 
@@ -164,7 +165,7 @@ export class Session {
       if (!renewed) [this.revision, this.page] = [Number(revision) || 0, newName()];
       if (!renewed && this.asked) this.asked = this.action = null;
     } catch (error) {
-      this.problem = error instanceof PayloadError ? error.message : words.UNREADABLE;
+      this.problem = error instanceof PayloadError ? error.message : UNREADABLE;
     }
     this.events.tell("data");
   }

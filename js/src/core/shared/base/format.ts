@@ -1,14 +1,16 @@
 // Formatting of numbers, short with the exact value for a tooltip, and of hyperparameters.
 
-import type { Value, Scalar } from "./schema";
+import { minus, notFinite } from "../../words/numbers";
+import type { Scalar } from "./schema";
+
+export { counted, exactNumber } from "../../words/numbers";
 
 const DECIMAL = ["", " k", " M", " G", " T", " P"];
 const BINARY = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 
 /** 25557032 → "25.6 M"; NaN and the infinities by their names. */
 export function shortNumber(value: number): string {
-  if (Number.isNaN(value)) return "NaN";
-  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (!Number.isFinite(value)) return notFinite(value);
   const size = Math.abs(value);
   if (size >= 1000) return scaled(value, 1000, DECIMAL);
   if (Number.isInteger(value) || size === 0) return minus(String(value));
@@ -54,14 +56,6 @@ export function isBytes(column: string): boolean {
   return column === "bytes" || column.endsWith("_bytes");
 }
 
-/** Every digit: 25557032 → "25,557,032". Integers above 2^53 arrive as decimal text and keep all of theirs. */
-export function exactNumber(value: Value): string {
-  const text =
-    typeof value === "number" ? (Number.isFinite(value) ? String(value) : shortNumber(value)) : (value ?? "");
-  return /^-?\d+$/.test(text) ? minus(text.replace(/\B(?=(\d{3})+$)/g, ",")) : text;
-}
-
-/** "1 module", "12 modules". */
 const END = 4; // letters
 const SHORT = 6; // letters of a name that is cut at its end
 
@@ -69,10 +63,6 @@ const SHORT = 6; // letters of a name that is cut at its end
 export function nameEnd(name: string): string {
   const letters = Array.from(name);
   return letters.length > SHORT ? letters.slice(-END).join("") : "";
-}
-
-export function counted(count: number, noun: string, many = `${noun}s`): string {
-  return `${exactNumber(count)} ${count === 1 ? noun : many}`;
 }
 
 function scaled(value: number, base: number, units: readonly string[]): string {
@@ -93,10 +83,6 @@ function threeDigits(value: number): string {
 
 function trimmed(text: string): string {
   return text.includes(".") && !text.includes("e") ? text.replace(/\.?0+$/, "") : text;
-}
-
-function minus(text: string): string {
-  return text.startsWith("-") ? `−${text.slice(1)}` : text;
 }
 
 // The hyper-parameters of a module in one short line.

@@ -50,7 +50,7 @@ describe("checked", () => {
     ["at", { items: [{ at: ["<img>"] }] }],
     ["items", { items: [{}] }]
   ])("names %s where it is wrong", (part, change) => {
-    const message = `This widget's data is damaged (${part}): run the cell again.`;
+    const message = `Widget data is damaged (${part}). Run the cell again.`;
     expect(() => checked(Schema, { ...right(), ...change })).toThrow(expect.objectContaining({ message, part }));
   });
 

@@ -1,10 +1,9 @@
 // The elements of payload schemas. A schema states its payload once: the types are inferred from it.
 
 import * as v from "valibot";
+import * as words from "../../words/shared";
 
-export const OTHER_VERSION =
-  "This widget was made by another version of modulekg-widgets: restart the kernel and reload the page, " +
-  "or install or build the same version where JupyterLab runs.";
+export { OTHER_VERSION } from "../../words/shared";
 
 /** A payload that cannot be shown; the message is one of a few fixed texts. */
 export class PayloadError extends Error {
@@ -25,8 +24,7 @@ export function need(condition: boolean, part: string): asserts condition {
   if (!condition) throw damaged(part);
 }
 
-const damaged = (part: string) =>
-  new PayloadError(`This widget's data is damaged (${part}): run the cell again.`, part);
+const damaged = (part: string) => new PayloadError(words.damaged(part), part);
 
 /** What the schema makes of the data. Throws `PayloadError` with the name of the part, never with the data's own text. */
 export function checked<S extends v.GenericSchema>(schema: S, raw: unknown): v.InferOutput<S> {
@@ -38,7 +36,7 @@ export function checked<S extends v.GenericSchema>(schema: S, raw: unknown): v.I
   const [{ message, path }] = issues;
   const part = message || String(path?.[0].key ?? "");
   if (part === "" || (path?.length === 1 && VERSION_KEYS.includes(part))) {
-    throw new PayloadError(OTHER_VERSION);
+    throw new PayloadError(words.OTHER_VERSION);
   }
   throw damaged(part);
 }

@@ -40,53 +40,50 @@ export function problemMessage({ reason, part }: FileProblem, words: Translation
     case "large":
       return words.__("This file is not opened: it is larger than %1 MB.", MAX_FILE_SIZE / 2 ** 20);
     case "nested":
-      return words.__("This file is not opened: its lists are nested deeper than any that this package writes.");
+      return words.__("This file is not opened: its lists are nested too deep.");
     case "parts":
       return words.__("This file is not opened: it has more than %1 million lists and objects.", MAX_PARTS / 1e6);
     case "cut":
-      return words.__("This file ends in the middle: it was not saved or copied to its end.");
+      return words.__("This file is incomplete. Save or copy it again.");
     case "json":
-      return words.__("This file is no JSON: save the graph or the plan again.");
+      return words.__("This file is not JSON. Save the graph or the plan again.");
     case "unknown":
-      return words.__("This file is neither a graph nor a plan: save one with graph.export(path) or plan.save(path).");
+      return words.__("This file is neither a graph nor a plan. Save one with graph.export(path) or plan.save(path).");
     case "version":
-      return words.__("This file was saved by another version of modulekg-widgets: save it again with this one.");
+      return words.__("This file was saved by another version of modulekg-widgets. Save it again with this one.");
     case "truncated":
-      return words.__("This file is cut off: it was not saved or copied to its end. Download or copy it again.");
+      return words.__("This file is incomplete. Download or copy it again.");
     case "pointer":
-      return words.__("This file is a pointer of Git LFS and not the file itself: run git lfs pull in its folder.");
+      return words.__("This file is a Git LFS pointer. Run git lfs pull in its folder.");
     case "page":
-      return words.__("This file is a web page and not a model: download it again, signed in if need be.");
+      return words.__("This file is a web page, not a model. Download it again; you may have to sign in.");
     case "text":
-      return words.__("This file is a text and not a model (%1): download it again, signed in if need be.", part);
+      return words.__("This file is text, not a model (%1). Download it again; you may have to sign in.", part);
     case "packed":
-      return words.__("This file is compressed, or an archive of tar: unpack it, and open the file that is in it.");
+      return words.__("This file is compressed or a tar archive. Unpack it and open the file inside.");
     case "unfinished":
-      return words.__("This file is empty at its beginning: its download has not been finished. Download it again.");
+      return words.__("The download of this file is incomplete. Download it again.");
     case "package":
       return words.__(
-        "This file is an archive of torch.package, which holds a model with its code: load it in Python, if you trust it."
+        "This file is a torch.package archive, a model with its code. Load it in Python if you trust its source."
       );
     case "shards":
       return words.__(
-        "This file is a shard of a distributed checkpoint: open its folder with mk.open_file(folder) in Python."
+        "This file is one shard of a distributed checkpoint. Open its folder with mk.open_file(folder) in Python."
       );
     case "malformed":
-      return words.__("This file is malformed (%1): make it or copy it again.", part || "?");
+      return words.__("This file is malformed (%1). Create or copy it again.", part || "?");
     case "excess":
-      return words.__("This file is not opened: it has more than this page reads of any model (%1).", part || "?");
+      return words.__("This file is not opened: it exceeds what this page reads of a model (%1).", part || "?");
     case "format":
-      return words.__("This file is of no format that is known here: neither its name nor its first bytes tell it.");
+      return words.__("Unknown file format: neither the name nor the first bytes identify it.");
     case "elsewhere":
-      return words.__(
-        "This file names %1, which is no file of its folder: it may lead anywhere, so it is not opened.",
-        part
-      );
+      return words.__("This file refers to %1, which is outside its folder. It is not opened.", part);
     case "missing":
-      return words.__("This file needs %1 beside it: put it into the same folder.", part || "?");
+      return words.__("This file needs %1. Put it into the same folder.", part || "?");
     case "unreadable":
-      return words.__("This file cannot be read (%1): reload it, or look into the server's log.", part || "?");
+      return words.__("This file cannot be read (%1). Reload it, or check the server log.", part || "?");
     default:
-      return words.__("This file is damaged (%1): save the graph or the plan again.", part || "?");
+      return words.__("This file is damaged (%1). Save the graph or the plan again.", part || "?");
   }
 }

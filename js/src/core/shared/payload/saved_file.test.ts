@@ -37,32 +37,29 @@ describe("a file that is not shown", () => {
   it.each([
     ["", "This file is empty."],
     [" \n", "This file is empty."],
-    [text(savedPlan()).slice(0, 100), "This file ends in the middle: it was not saved or copied to its end."],
-    ['{"a": "b', "This file ends in the middle: it was not saved or copied to its end."],
-    ["[1, 2,]", "This file is no JSON: save the graph or the plan again."],
-    ["<script>1</script>", "This file is no JSON: save the graph or the plan again."],
-    ["NaN", "This file is no JSON: save the graph or the plan again."],
-    ["3", "This file is neither a graph nor a plan: save one with graph.export(path) or plan.save(path)."],
-    ["null", "This file is neither a graph nor a plan: save one with graph.export(path) or plan.save(path)."],
-    ['{"cells": []}', "This file is neither a graph nor a plan: save one with graph.export(path) or plan.save(path)."],
+    [text(savedPlan()).slice(0, 100), "This file is incomplete. Save or copy it again."],
+    ['{"a": "b', "This file is incomplete. Save or copy it again."],
+    ["[1, 2,]", "This file is not JSON. Save the graph or the plan again."],
+    ["<script>1</script>", "This file is not JSON. Save the graph or the plan again."],
+    ["NaN", "This file is not JSON. Save the graph or the plan again."],
+    ["3", "This file is neither a graph nor a plan. Save one with graph.export(path) or plan.save(path)."],
+    ["null", "This file is neither a graph nor a plan. Save one with graph.export(path) or plan.save(path)."],
+    ['{"cells": []}', "This file is neither a graph nor a plan. Save one with graph.export(path) or plan.save(path)."],
     [
       text({ ...savedPlan(), version: 2 }),
-      "This file was saved by another version of modulekg-widgets: save it again with this one."
+      "This file was saved by another version of modulekg-widgets. Save it again with this one."
     ],
     [
       text({ ...golden("wide"), schema_version: 1 }),
-      "This file was saved by another version of modulekg-widgets: save it again with this one."
+      "This file was saved by another version of modulekg-widgets. Save it again with this one."
     ],
-    [text({ ...golden("wide"), nodes: {} }), "This file is damaged (nodes): save the graph or the plan again."],
+    [text({ ...golden("wide"), nodes: {} }), "This file is damaged (nodes). Save the graph or the plan again."],
     [
       text({ ...golden("wide"), edges: [[0, 9e9, ""]] }),
-      "This file is damaged (edges): save the graph or the plan again."
+      "This file is damaged (edges). Save the graph or the plan again."
     ],
-    ["[".repeat(100_000), "This file is not opened: its lists are nested deeper than any that this package writes."],
-    [
-      `{"a":${"[".repeat(65)}${"]".repeat(65)}}`,
-      "This file is not opened: its lists are nested deeper than any that this package writes."
-    ],
+    ["[".repeat(100_000), "This file is not opened: its lists are nested too deep."],
+    [`{"a":${"[".repeat(65)}${"]".repeat(65)}}`, "This file is not opened: its lists are nested too deep."],
     [`[${"[],".repeat(2_000_000)}[]]`, "This file is not opened: it has more than 2 million lists and objects."]
   ])("says why (%#)", (file, expected) => {
     expect(problem(file)).toBe(expected);
@@ -128,6 +125,6 @@ describe("a damaged plan", () => {
     ["attributes", plan => Object.assign(plan, { attributes: { "conv1.groups": [1, "2"] } })],
     ["tensors", plan => Object.assign(plan, { tensors: 3 })]
   ])("names the part that is wrong: %s", (part, change) => {
-    expect(damaged(change)).toBe(`This file is damaged (${part}): save the graph or the plan again.`);
+    expect(damaged(change)).toBe(`This file is damaged (${part}). Save the graph or the plan again.`);
   });
 });

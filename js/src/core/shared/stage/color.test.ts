@@ -108,7 +108,7 @@ describe("color of nodes", () => {
     expect(valueOf(h, store, 3)).toEqual({ value: 4.5, note: "mean of 4 modules" });
     expect(scaleOf(h, store)?.aggregation).toContain("mean");
     store.set("colorBy", "params");
-    expect(valueOf(h, store, 3)).toEqual({ value: 400, note: "sum of subtree" });
+    expect(valueOf(h, store, 3)).toEqual({ value: 400, note: "sum of children" });
   });
 
   it("has a scale without values too", () => {

@@ -1,11 +1,11 @@
 // Colors of numbers: a perceptual, color-blind-safe scale and the values it shows.
 
 import { PALETTE } from "../../../generated/palette";
-import { counted } from "../base/format";
 import type { Hierarchy } from "../model/hierarchy";
 import { toNumber } from "../payload/payload";
 import { type Value } from "../base/schema";
 import type { GraphStore } from "../model/graph_store";
+import * as words from "../../words/shared";
 
 export interface Scale {
   readonly column: string;
@@ -97,7 +97,7 @@ export function valueOf(h: Hierarchy, store: GraphStore, node: number): NodeValu
   if (own !== null) return { value, note: shown.scale.column === "overlay" ? "" : shown.scale.aggregation };
   return {
     value,
-    note: Number.isFinite(value) ? `mean of ${counted(shown.counts[node], "module")}` : "nothing else inside"
+    note: Number.isFinite(value) ? words.meanOf(shown.counts[node]) : words.NO_FINITE
   };
 }
 
@@ -159,8 +159,8 @@ function infoOf(h: Hierarchy, column: string): { label: string; aggregate: Aggre
 
 /** What people call a column. */
 export function labelOf(h: Hierarchy, column: string): string {
-  if (column === "overlay") return "overlay";
-  if (column === "pruned") return "share pruned";
+  if (column === "overlay") return words.OVERLAY;
+  if (column === "pruned") return words.SHARE_PRUNED;
   return infoOf(h, column)?.label ?? column;
 }
 
@@ -191,8 +191,8 @@ function filledByMean(
 }
 
 const AGGREGATIONS: Readonly<Record<Aggregate, string>> = {
-  sum: "sum of subtree",
-  mean: "mean of the modules inside",
+  sum: words.SUM_OF_CHILDREN,
+  mean: words.MEAN_OF_MODULES,
   own: ""
 };
 
@@ -221,7 +221,7 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
   const map = logarithmic ? logMap(smallest, max) : linearMap(min, max);
   return {
     column,
-    label: column === "occurrences" ? "occurrences in this model" : labelOf(h, column),
+    label: column === "occurrences" ? words.OCCURRENCES : labelOf(h, column),
     aggregation: AGGREGATIONS[aggregate],
     logarithmic,
     min,

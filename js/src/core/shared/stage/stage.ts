@@ -7,6 +7,7 @@ import { Disposers, el, Debounced, listen, widgetRoot, onResize } from "../ui/do
 import { isFullScreen } from "../ui/window_buttons";
 import { Minimap } from "./minimap";
 import type { Box, Extent, CameraPose, Point, Viewport } from "./viewport";
+import * as words from "../../words/shared";
 
 /** A piece of text, or a sign, where it is painted. */
 export interface StageText {
@@ -223,12 +224,11 @@ export class Stage {
 
 // The wheel over a canvas: zooms where the user is at work or asks for it, else scrolls the page as everywhere.
 
-const HINT = "Click the graph, or hold Ctrl, to zoom";
 const SHOWN = 1400; // ms
 const REST = 250; // ms after which the wheel scrolls the page no more
 
 export class WheelGuard {
-  private readonly hint = el("div", "mkg-wheel-hint", HINT);
+  private readonly hint = el("div", "mkg-wheel-hint", words.WHEEL_HINT);
   private readonly disposers = new Disposers();
   private scrolled = -Infinity; // when the page last was
   private readonly fade = new Debounced(() => this.hint.classList.remove("mkg-is-shown"), SHOWN);

@@ -1,6 +1,7 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from "vitest";
-import { pictureAddress, pictureElement, VIEW_TYPE, WORDS } from "./saved_picture";
+import { pictureAddress, pictureElement, VIEW_TYPE } from "./saved_picture";
+import { STATIC_PREVIEW } from "../../words/shared";
 
 const SVG = '<svg class="mkg-saved-picture" xmlns="http://www.w3.org/2000/svg"><text>50 % of "a" # b</text></svg>';
 const VIEW = { [VIEW_TYPE]: { model_id: "1" } };
@@ -14,7 +15,7 @@ describe("the address of a saved picture", () => {
   });
 
   it("leaves the words out that the page writes below it", () => {
-    const given = SVG.replace("</svg>", `<text class="mkg-words" x="16" y="9">${WORDS}</text></svg>`);
+    const given = SVG.replace("</svg>", `<text class="mkg-words" x="16" y="9">${STATIC_PREVIEW}</text></svg>`);
     expect(text(pictureAddress({ ...VIEW, "image/svg+xml": given }))).toBe(SVG);
   });
 
@@ -34,8 +35,8 @@ describe("the address of a saved picture", () => {
 });
 
 it("is shown as an image, with words as text", () => {
-  const figure = pictureElement("data:image/svg+xml,x", `<b>${WORDS}</b>`);
+  const figure = pictureElement("data:image/svg+xml,x", `<b>${STATIC_PREVIEW}</b>`);
   expect(figure.querySelector("img")?.getAttribute("src")).toBe("data:image/svg+xml,x");
   expect(figure.querySelector("b")).toBeNull();
-  expect(figure.textContent).toBe(`<b>${WORDS}</b>`);
+  expect(figure.textContent).toBe(`<b>${STATIC_PREVIEW}</b>`);
 });

@@ -2,9 +2,9 @@
 
 import "../../../../style/saved_picture.css";
 import { el } from "./dom";
+import { PICTURE } from "../../words/shared";
 
 export const VIEW_TYPE = "application/vnd.jupyter.widget-view+json";
-export const WORDS = "run the cell to make it live";
 
 const SVG_TYPE = "image/svg+xml";
 // modulekg_widgets/engine/views/pictures/png.py writes both
@@ -27,7 +27,7 @@ export function pictureAddress(data: Readonly<Record<string, unknown>>): string 
 export function pictureElement(address: string, words: string): HTMLElement {
   const figure = el("figure", "mkg-saved-picture");
   const image = el("img");
-  image.alt = "Picture of a widget";
+  image.alt = PICTURE;
   image.src = address;
   figure.append(image, el("figcaption", "", words));
   return figure;

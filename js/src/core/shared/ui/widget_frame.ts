@@ -4,8 +4,9 @@
 import { button, el, listen, setAttribute, Part, iconButton } from "./dom";
 import { captureKeys } from "./keys";
 import { PayloadError } from "../base/schema";
+import * as words from "../../words/shared";
 
-export const DISCONNECTED = "disconnected: the kernel is gone. Looking still works; run the cell again to reconnect.";
+export { DISCONNECTED } from "../../words/shared";
 
 interface StatusStore {
   get(key: "connected"): boolean;
@@ -16,7 +17,7 @@ interface StatusStore {
 
 export class StatusLine extends Part {
   private readonly text = el("span", "mkg-status-text");
-  private readonly close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
+  private readonly close = iconButton("mkg-icon-button mkg-close", "close", words.DISMISS);
 
   /** `counts`: of what is drawn, which are not read out when they change. */
   constructor(
@@ -38,7 +39,7 @@ export class StatusLine extends Part {
   private render(): void {
     const connected = this.store.get("connected");
     const notice = this.store.get("notice");
-    this.text.textContent = [connected ? "" : DISCONNECTED, notice].filter(Boolean).join(" · ");
+    this.text.textContent = [connected ? "" : words.DISCONNECTED, notice].filter(Boolean).join(" · ");
     this.close.hidden = notice === "";
     this.host.classList.toggle("mkg-is-warning", !connected);
   }
@@ -71,16 +72,14 @@ export class OutdatedNotice {
     // the button stays as a click has left it while the progress alone is another
     if (!isConnected || !isRunning || !this.isRunning) setAttribute(this.act, "disabled", isConnected ? null : "");
     this.isRunning = isRunning;
-    this.act.textContent = isRunning ? "Cancel" : "Refresh";
-    this.act.title = isRunning ? "Stop, and keep what is shown" : "Show the model as it is now";
+    this.act.textContent = isRunning ? words.CANCEL : words.REFRESH;
+    this.act.title = isRunning ? words.CANCEL_REFRESH_TITLE : words.REFRESH_TITLE;
     if (text === "") this.element.remove();
     else if (this.element.parentElement !== host || host.firstChild !== this.element) host.prepend(this.element);
   }
 }
 
 // A sentence in a widget's place, when there is nothing that can be drawn.
-
-export const NO_DATA = "There is nothing to show yet: run the cell.";
 
 export function showMessage(host: HTMLElement, text: string): void {
   const message = el("div", "mkg-message", text);
@@ -92,9 +91,9 @@ export function showMessage(host: HTMLElement, text: string): void {
 export function readOrShowError<T>(host: HTMLElement, raw: unknown, read: (raw: unknown) => T): T | undefined {
   try {
     if (typeof raw === "object" && raw !== null && Object.keys(raw).length > 0) return read(raw);
-    showMessage(host, NO_DATA);
+    showMessage(host, words.NO_DATA);
   } catch (error) {
-    showMessage(host, error instanceof PayloadError ? error.message : "This widget's data cannot be read.");
+    showMessage(host, error instanceof PayloadError ? error.message : words.UNREADABLE);
   }
   return undefined;
 }

@@ -2,6 +2,7 @@
 
 import { button, type Disposer, Disposers, el, isField, listen, setAttribute, widgetRoot, icon } from "./dom";
 import "../../../../style/full_screen.css";
+import * as words from "../../words/shared";
 
 // A widget on the whole screen: as the browser does it, else over everything else in the page.
 
@@ -137,7 +138,7 @@ const lent = new WeakMap<Element, WindowButtons>();
 
 /** The first widget in `pane` shows, in place of its own, the buttons of `whole`, which has no toolbar. */
 export function lendWindowButtons(whole: HTMLElement, pane: HTMLElement): Disposer {
-  const buttons = new WindowButtons(whole, "Workbench: ");
+  const buttons = new WindowButtons(whole, words.WORKBENCH_PREFIX);
   lent.set(pane, buttons);
   return () => {
     lent.delete(pane);
@@ -162,7 +163,7 @@ class WindowButtons {
   readonly element = el("div", "mkg-buttons mkg-window-buttons");
   private readonly disposers = new Disposers();
   private readonly full = button("mkg-button mkg-full-screen", "");
-  private readonly tab = button("mkg-button mkg-open-tab", "", "Open in a tab (Shift+T)");
+  private readonly tab = button("mkg-button mkg-open-tab", "");
   private readonly screen: FullScreen;
 
   /** `root`: the widget; `whose`: said before what they do, where they stand in another. */
@@ -172,8 +173,9 @@ class WindowButtons {
   ) {
     this.screen = new FullScreen(root, isOn => this.show(isOn));
     this.tab.append(icon("open-tab"));
-    this.tab.title = whose + this.tab.title;
-    this.tab.setAttribute("aria-label", `${whose}Open in a tab`);
+    const title = whose + words.OPEN_IN_TAB;
+    this.tab.title = words.withKey(title, "Shift+T");
+    this.tab.setAttribute("aria-label", title);
     this.tab.setAttribute("aria-keyshortcuts", "Shift+T");
     this.full.setAttribute("aria-keyshortcuts", "Shift+F");
     this.element.append(this.full, this.tab);
@@ -193,8 +195,8 @@ class WindowButtons {
   }
 
   private show(isFull: boolean): void {
-    const title = this.whose + (isFull ? "Leave full screen" : "Full screen");
-    this.full.title = isFull ? `${title} (Esc)` : `${title} (Shift+F)`;
+    const title = this.whose + (isFull ? words.EXIT_FULL_SCREEN : words.FULL_SCREEN);
+    this.full.title = words.withKey(title, isFull ? words.ESCAPE : "Shift+F");
     setAttribute(this.full, "aria-label", title);
     this.full.replaceChildren(icon(isFull ? "leave-full-screen" : "full-screen"));
     this.tab.hidden = isFull || tabOpener(this.root) === null;

@@ -4,6 +4,7 @@ import { el, Part } from "./dom";
 import { captureKeys } from "./keys";
 import { paneHandle } from "./pane_handle";
 import { lendWindowButtons } from "./window_buttons";
+import * as words from "../../words/shared";
 
 export interface Split {
   readonly rows: number; // share of the height that the pane above has
@@ -12,7 +13,7 @@ export interface Split {
 
 export const EVEN: Split = { rows: 0.5, columns: 0.6 };
 const BOUNDS = [0.1, 0.9] as const;
-const NAMES = { rows: "Height of the graph", columns: "Width of the editor" };
+const NAMES = { rows: words.GRAPH_HEIGHT, columns: words.EDITOR_WIDTH };
 
 /** Shares within bounds; anything else is the usual one. */
 export function readSplit(raw: unknown): Split {
