@@ -36,11 +36,11 @@ COLUMNS = {
 
 HEAD = """# Pictures of 25 models
 
-What `ModelGraph(model, args=…)` shows of each before anybody has clicked: in a cell of JupyterLab with a window of
-1400×900 and the list of files beside it, in the views *hierarchy* and *data flow*, light and dark.
-`tests/browser/test_legibility.py` holds them to: nothing overlaps, no edge runs through a card, a title or a frame that
-it has nothing to do with, input and output are in view, titles have at least 9 pixels. `tests/browser/contact_sheet.py`
-has drawn this page.
+The first view of `ModelGraph(model, args=…)` for each model, before any click. It is in a cell of JupyterLab, with a
+window of 1400×900 and the file list next to it. The views are *hierarchy* and *data flow*, light and dark.
+`tests/browser/test_legibility.py` checks that nothing overlaps, and that input and output are in view. No edge may run
+through an unrelated card, title or frame, and titles have at least 9 pixels. `tests/browser/contact_sheet.py` wrote
+this page.
 """
 
 

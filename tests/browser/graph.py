@@ -69,6 +69,12 @@ class GraphPage:
     def find(self, selector: str) -> Locator:
         return self.page.locator(f"{ROOT} {selector}")
 
+    def open_panes(self) -> None:
+        """Show the tree and the details, which are folded where there is little room."""
+        for fold in self.find(".mkg-pane-gutter:not([hidden]) > .mkg-pane-fold").all():
+            if fold.get_attribute("aria-expanded") == "false":
+                fold.click()
+
     def nodes(self) -> list[str]:
         """Paths of the modules that the canvas shows."""
         ids = self.page.evaluate(f"() => {ITEMS}.map(item => item.id)")

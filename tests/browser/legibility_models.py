@@ -56,7 +56,7 @@ def vgg16() -> Made:
 
 @model
 def resnet18() -> Made:
-    """ResNet-18: residual blocks, some with a convolution on the way around."""
+    """ResNet-18: residual blocks, some with a convolution on the shortcut."""
     return models.resnet18(weights=None), (images(),)
 
 
@@ -68,19 +68,19 @@ def resnet152() -> Made:
 
 @model
 def densenet201() -> Made:
-    """DenseNet-201: each layer takes what all before it gave."""
+    """DenseNet-201: each layer reads the outputs of all layers before it."""
     return models.densenet201(weights=None), (images(),)
 
 
 @model
 def googlenet() -> Made:
-    """GoogLeNet: four branches beside each other, nine times."""
+    """GoogLeNet: four parallel branches, nine times."""
     return models.googlenet(weights=None, aux_logits=False, init_weights=False), (images(),)
 
 
 @model
 def hrnet() -> Made:
-    """HRNet: branches of four resolutions that exchange what they have."""
+    """HRNet: branches of four resolutions that exchange features."""
     import timm
 
     return timm.create_model("hrnet_w18_small", pretrained=False), (images(),)
@@ -88,7 +88,7 @@ def hrnet() -> Made:
 
 @model
 def unet() -> Made:
-    """U-Net: down, up, and a skip at each level."""
+    """U-Net: encoder, decoder, and a skip connection at each level."""
     return nets.UNet(), (images(128),)
 
 
@@ -147,7 +147,7 @@ def t5() -> Made:
 
 @model
 def clip() -> Made:
-    """CLIP: a tower for texts and one for images."""
+    """CLIP: a text encoder and an image encoder."""
     from transformers import CLIPConfig, CLIPModel
 
     tower = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 6}
@@ -173,7 +173,7 @@ def experts_fused() -> Made:
 
 @model
 def lstm_tagger() -> Made:
-    """Tagger of words: embeddings, letters, LSTMs."""
+    """Word tagger: embeddings, characters, LSTMs."""
     return nets.Tagger(), (tokens(12), torch.zeros(1, 12, 9, dtype=torch.long))
 
 
@@ -185,7 +185,7 @@ def gan() -> Made:
 
 @model
 def nas_cells() -> Made:
-    """Cells of an architecture search: mixed operations, each cell fed by the two before."""
+    """Architecture search cells: mixed operations, each cell with the two before it as inputs."""
     return nets.NASNetwork(), (images(32),)
 
 
@@ -198,7 +198,7 @@ def transformer() -> Made:
 
 @model
 def siamese() -> Made:
-    """Siamese network: one encoder for two pictures."""
+    """Siamese network: one encoder for two images."""
     return nets.Siamese(), (images(64), images(64))
 
 
@@ -210,7 +210,7 @@ def looped_cell() -> Made:
 
 @model
 def wide() -> Made:
-    """400 branches beside each other."""
+    """400 parallel branches."""
     return nets.Wide(), (torch.zeros(2, 8),)
 
 

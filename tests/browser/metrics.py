@@ -105,6 +105,15 @@ class MetricsPage:
         """Choose in one of the selects: "metric-select", "metric-view" or "metric-phase"."""
         self.find(f".mkg-{control}").select_option(value)
 
+    def cards(self) -> list[str]:
+        """The metrics of the small charts, in their order."""
+        return self.find(".mkg-metric-card-title").all_inner_texts()
+
+    def wait_for_state(self, text: str) -> None:
+        """Wait until the head says this of the runs, such as "Running"."""
+        script = f"text => document.querySelector('{ROOT} .mkg-metric-state').textContent === text"
+        self.notebook.wait_for(script, text, timeout=PATIENCE)
+
     def row(self, path: str) -> Locator:
         """The module in the list."""
         return self.find(f'.mkg-metric-modules li[data-mkg-path="{path}"]')

@@ -107,7 +107,7 @@ def test_the_metric_panel(themed: NotebookPage) -> None:
     themed.run(0)
     panel = MetricsPage(themed)
     panel.start(1)
-    for view in ("lines", "heatmap", "histogram"):
+    for view in ("grid", "lines", "heatmap", "histogram"):
         themed.execute(f"panel.metric = {'OutputHistogram' if view == 'histogram' else 'OutputSndNorm'!r}")
         panel.choose("metric-view", view)
         panel.wait_until_painted(".mkg-metric-stage canvas")

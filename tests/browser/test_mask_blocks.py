@@ -118,7 +118,11 @@ def test_blocks_that_python_removes_are_seen(notebook: NotebookPage) -> None:
     notebook.execute("editor.plan = mk.plan(editor.graph, blocks=['1.mix', '2'], per_axis={'0.out': [0]})")
     notebook.wait_for("() => document.querySelectorAll('.mkg-mask-block.mkg-is-gone').length === 4")
     states = masks.states()
-    assert [states["1.mix"], states["1.feed"], states["2"]] == [["Remove", "true"], ["Keep", "false"], ["Remove", "true"]]
+    assert [states["1.mix"], states["1.feed"], states["2"]] == [
+        ["Remove", "true"],
+        ["Keep", "false"],
+        ["Remove", "true"],
+    ]
     assert masks.find(".mkg-mask-dropped").inner_text() == "1 channel in 1 group and 2 blocks removed"
     assert masks.after("params") == notebook.value("editor.plan.params[1]")
     masks.find("input[aria-label='Find channel groups']").fill("mix")

@@ -75,7 +75,18 @@ def test_a_training_is_watched_and_questioned_while_its_cell_runs(notebook: Note
     panel.wait_for_points(1)
     first = panel.points()
     panel.wait_for_points(first + 20)
+    panel.wait_for_state("Running")
+    panel.wait_until_painted(".mkg-metric-card canvas")
+    cards = panel.cards()
+    assert cards[0] == "loss"
+    assert {"OutputSndNorm", "WeightNorm"} < set(cards)
+    notebook.screenshot("metric-panel-first-view")
 
+    panel.find('[data-mkg-metric="OutputSndNorm"] .mkg-metric-card-stage').click()
+    panel.find(".mkg-metric-back").wait_for()
+    assert panel.find(".mkg-metric-title").inner_text() == "OutputSndNorm"
+    panel.find(".mkg-metric-back").click()
+    panel.wait_until_painted(".mkg-metric-card canvas")
     panel.choose("metric-select", "OutputSndNorm")
     panel.wait_for_ticked(LINEARS)
     panel.row("2").locator("input").click()
@@ -118,7 +129,7 @@ def check_what_python_has(notebook: NotebookPage, panel: MetricsPage) -> None:
     notebook.wait_for_value(
         "graph.overlay == {m: v['OutputSndNorm'][step - 1] for m, v in monitor.get_output().items() if m}", True
     )
-    notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-metric-status').textContent.includes('ended')")
+    panel.wait_for_state("Ended")
 
 
 def check_the_outputs(notebook: NotebookPage) -> None:
@@ -211,11 +222,11 @@ def test_one_broken_layer_of_many_is_seen_at_once(notebook: NotebookPage) -> Non
     panel.wait_for_points(61 * 1000)
     panel.wait_until_painted(".mkg-metric-stage canvas")
     assert panel.find(".mkg-metric-title").inner_text() == "OutputMean"  # a loss would be one stripe
-    assert panel.find(".mkg-metric-module-count").inner_text() == "61 drawn of 61 modules"
+    assert panel.find(".mkg-metric-module-count").inner_text() == "61 of 61 modules shown"
     assert len(panel.ticked()) == 61
     words = panel.find(".mkg-metric-legend-words").inner_text()
-    assert words.startswith("linear colors from the least value to the 98th percentile; ")
-    assert words.endswith(" values beyond")
+    assert words.startswith("Linear color scale, up to the 98th percentile; ")
+    assert words.endswith(" values outside")
     assert panel.find(".mkg-legend-key").filter(has_text="above the colors").is_visible()
     # the other layers have colors of their own
     colors = notebook.page.evaluate(COLUMN, [0.5, 61, 0])
@@ -227,10 +238,11 @@ def test_one_broken_layer_of_many_is_seen_at_once(notebook: NotebookPage) -> Non
     ticked = panel.ticked()
     assert len(ticked) == 8
     assert "blocks.37" in ticked
-    assert panel.find(".mkg-metric-module-count").inner_text() == "8 drawn of 61 modules"
+    assert panel.find(".mkg-metric-module-count").inner_text() == "8 of 61 modules shown"
     item = panel.find(".mkg-metric-legend-item").filter(has_text="blocks.37").inner_text()
     assert "(+2,400)" in item  # the reason
-    assert "8 of 61 modules: those that differ most" in panel.find(".mkg-metric-legend-head").inner_text()
+    head = panel.find(".mkg-metric-legend-head").inner_text()
+    assert head == "8 most unusual of 61 modules (difference from the median)"
 
     panel.choose("metric-view", "histogram")
     code = panel.find(".mkg-metric-waiting code").filter(has_text="Histogram").inner_text()
@@ -256,8 +268,8 @@ def test_the_lesson_of_the_notebook_is_on_the_screen_when_it_has_run(notebook: N
     panel.wait_until_painted(".mkg-metric-stage canvas")
     panel.wait_for_points(60 * 40)
     assert panel.find(".mkg-metric-title").inner_text() == "OutputGradSndNorm"
-    assert panel.find(".mkg-metric-module-count").inner_text() == "30 drawn of 30 modules"
-    assert panel.find(".mkg-metric-legend-words").inner_text().startswith("logarithmic colors")
+    assert panel.find(".mkg-metric-module-count").inner_text() == "30 of 30 modules shown"
+    assert panel.find(".mkg-metric-legend-words").inner_text().startswith("Log color scale")
     assert panel.find(".mkg-metric-log").is_checked()
     bright = [sum(color) for color in notebook.page.evaluate(COLUMN, [0.9, 60, 2])]
     plain, residual = bright[:30], bright[30:]
@@ -313,8 +325,8 @@ def test_hostile_names_are_shown_as_they_are(notebook: NotebookPage) -> None:
     notebook.run(1, until=READY)
     panel = MetricsPage(notebook)
     address = notebook.page.url
-    panel.wait_for_points(2 * 3 * len(PAYLOADS))
-    for view in ("lines", "heatmap", "histogram"):
+    panel.wait_for_points(2 * 3 * min(8, len(PAYLOADS)))  # no more lines than colors
+    for view in ("grid", "lines", "heatmap", "histogram"):
         notebook.execute(f"panel.metric, panel.view = {'Histogram' if view == 'histogram' else 'Norm'!r}, {view!r}")
         notebook.wait_for(f"view => document.querySelector('{ROOT} .mkg-metric-view').value === view", view)
         panel.wait_until_painted(".mkg-metric-stage canvas")

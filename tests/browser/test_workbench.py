@@ -36,7 +36,9 @@ def show(notebook: NotebookPage) -> tuple[GraphPage, MasksPage, MetricsPage]:
     notebook.open([MONITORED, SHOW])
     notebook.run(0)
     notebook.run(1, until=ALL_READY)
-    return GraphPage(notebook), MasksPage(notebook), MetricsPage(notebook)
+    graph = GraphPage(notebook)
+    graph.open_panes()
+    return graph, MasksPage(notebook), MetricsPage(notebook)
 
 
 @in_shared_page
@@ -109,7 +111,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
         )
 
     # a draft colors what loses parameters, and no more than that; the legend says so
-    said = "share pruned0 %50 %not colored: nothing pruned"
+    said = "share pruned0 %50 %No color: nothing removed"
     masks.drag(HIDDEN, 0, 11)
     wait_for_colored(["0", "2"], said)
 
@@ -131,7 +133,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
 SEEN = {
     GRAPH: [".mkg-graph-canvas", ".mkg-toolbar"],
     ROOT: [".mkg-mask-check", ".mkg-mask-outcome", ".mkg-mask-counters", ".mkg-mask-ends", ".mkg-mask-row canvas"],
-    PANEL: [".mkg-metric-toolbar", ".mkg-metric-chart"],
+    PANEL: [".mkg-metric-toolbar", ".mkg-metric-picture"],
 }
 HIDDEN_PARTS = """wanted => {
   const page = document.querySelector('.jp-NotebookPanel-notebook').getBoundingClientRect();
@@ -168,6 +170,7 @@ def test_a_knowledge_graph_stands_beneath_and_shares_the_selection(notebook: Not
     notebook.run(0)
     notebook.run(1, until=f"() => ({GRAPH_READY})() && ({EXPLORER_READY})()")
     graph, explorer = GraphPage(notebook), ExplorerPage(notebook)
+    graph.open_panes()
     graph.find('[role=treeitem][data-mkg-path="2"]').click()
     digest = notebook.value("mk.fingerprint(model[2]).hexdigest")
     explorer.wait_for_selection(digest)
@@ -191,7 +194,7 @@ def test_the_panes_are_resized_and_closing_leaves_nothing(notebook: NotebookPage
     notebook.run(0)
     comms = notebook.value("len(__import__('comm').get_comm_manager().comms)")
     notebook.run(1, until=ALL_READY)
-    handle = notebook.page.locator(f"{BENCH} [role=separator]").first
+    handle = notebook.page.locator(f"{BENCH} .mkg-workbench-handle").first
     handle.focus()
     before = notebook.page.locator(GRAPH).bounding_box()
     handle.press("ArrowDown")

@@ -55,6 +55,15 @@ def test_a_job_of_the_readme_has_three_lines() -> None:
     assert [len(job.code.splitlines()) for job in jobs] == [3, 3, 3]
 
 
+def test_the_first_example_logs_a_loss() -> None:
+    """Before it tracks the step, so that the panel of the third job has a loss to show first."""
+    section = DOCUMENTS["README.md"].read_text("utf-8").partition("\n## Three jobs\n")[2]
+    first, *_ = blocks.runnable(section)
+    calls = [ast.unparse(node) for node in ast.walk(ast.parse(first.code)) if isinstance(node, ast.Call)]
+    assert "monitor.log({'loss': loss})" in calls
+    assert first.code.index("monitor.log(") < first.code.index("monitor.track(")
+
+
 def without_a_reason(text: str) -> Iterator[str]:
     """The comments `not run` that give no reason, or stand above no block."""
     above = {block.line - 1 for block in blocks.runnable(text) if block.reason}

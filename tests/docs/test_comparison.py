@@ -49,7 +49,7 @@ def test_every_model_in_which_something_joins_has_a_row(kept: dict[str, Any]) ->
     for model in kept["models"]:
         for key, label in (("add", "+"), ("cat", "cat")):
             joined = kept["drawn"]["truth"][model][0].get(key, 0)
-            assert (f"| {model}: `{label}` with arrows from two boxes or more | {joined} |" in rows) == (joined > 0)
+            assert (f"| {model}: `{label}` with arrows from two or more boxes | {joined} |" in rows) == (joined > 0)
 
 
 def test_figures_of_repetitions_are_told_with_their_range() -> None:

@@ -258,6 +258,42 @@ def test_inputs_by_place_and_by_name(given: dict[str, Any]) -> None:
     assert [name for name, _ in graph.payload["flow"]["inputs"]] == ["x", "y"]
 
 
+class Named(nn.Module):
+    """A dictionary of what two modules give, one of which takes a list and a keyword."""
+
+    class Pair(nn.Module):
+        def forward(self, features: list[torch.Tensor], *, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return features[0] * scale, features[1] + scale
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair, self.fc = self.Pair(), nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor, wrap: int = 0) -> Any:
+        first, second = self.pair([x, x + 1], scale=x.mean())
+        given = {"boxes": self.fc(first), "scores": second}
+        return [[given], given["boxes"], (given["boxes"], second)][wrap]
+
+
+@pytest.mark.parametrize("wrap, names", [(0, ["boxes", "scores"]), (1, [""]), (2, ["[0]", "[1]"])])
+def test_outputs_have_the_names_of_what_forward_returned(wrap: int, names: list[str]) -> None:
+    payload = mk.ModelGraph(Named(), (torch.zeros(2, 3), wrap)).payload
+    check(payload)
+    assert payload["value_names"]["results"] == names
+
+
+def test_values_of_calls_have_the_names_of_parameters_and_of_returned_places() -> None:
+    payload = mk.ModelGraph(Named(), torch.zeros(2, 3)).payload
+    names, called = payload["value_names"], payload["flow"]["calls"]["node"]
+    paths = payload["nodes"]["name"]
+    found = {
+        paths[node]: (names["labels"][names["inputs"][at]], names["labels"][names["outputs"][at]])
+        for at, node in enumerate(called)
+    }
+    assert found["pair"] == (["features[0]", "features[1]", "scale"], ["[0]", "[1]"])
+    assert found["fc"] == (["input"], [""])
+
+
 def test_a_model_without_arguments_is_traced_with_an_empty_tuple() -> None:
     class Noise(nn.Module):
         def __init__(self) -> None:
@@ -382,7 +418,7 @@ def test_residual_blocks_are_named() -> None:
     )
     said = {graph._paths.path(int(node)): text for node, text in graph.payload["blocks"].items()}
     assert said == dict.fromkeys(
-        ["0", "2.0"], "residual block x + f(x): it may go as a whole, which graph.blocks() tries"
+        ["0", "2.0"], "Residual block: can be removed as a whole"
     )
 
 

@@ -290,7 +290,7 @@ def test_the_page_does_not_wait_for_steps_that_are_gone(
     player: ForwardPlayer, monkeypatch: pytest.MonkeyPatch, fields: dict[str, int]
 ) -> None:
     ((content, _),) = ask(player, monkeypatch, **fields)
-    assert content["error"] .startswith("this step belongs to an earlier run")
+    assert content["error"].startswith("this step belongs to an earlier run")
 
 
 def test_a_model_that_has_changed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,6 +336,15 @@ def test_a_panel_that_was_there_before_the_values_goes_by_them_until_somebody_ch
     chosen.close()
 
 
+def test_a_metric_that_is_chosen_in_python_is_opened(panel: MetricPanel) -> None:
+    assert panel.view == "grid"
+    panel.metric = "OutputSndNorm"
+    assert panel.view == "lines"
+    panel.view = "grid"  # from now on as it is set
+    panel.metric = "loss"
+    assert panel.view == "grid"
+
+
 @pytest.mark.parametrize(
     ("rows", "phase"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -162,3 +164,48 @@ def test_updates_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_kernel_nothing_has_listener() -> None:
     with display_progress("Work"):
         assert not has_listener()
+
+
+class Display:
+    """What was displayed, with the updates."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shown: list[Any] = []
+        monkeypatch.setattr("IPython.display.display", self)
+
+    def __call__(self, data: object, **options: object) -> Display:
+        self.shown.append(data)
+        return self
+
+    def update(self, data: object, **options: object) -> None:
+        self.shown.append(data)
+
+
+def test_the_line_is_made_once_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown._ProgressLine, "_made", [])
+    display = Display(monkeypatch)
+    pressed: list[int] = []
+    box: Any = None
+    for number in range(2):
+        line = shown._ProgressLine()
+        line.cancel = lambda number=number: pressed.append(number)
+        line.show("one")
+        line.show("two")
+        box, label, button = line._widgets()
+        assert (label.value, button.disabled) == ("two", False)
+        button.click()
+        assert button.disabled
+        line.close()
+        button.click()  # of a run that has ended: nobody hears it
+    assert pressed == [0, 1]
+    assert display.shown == [box, shown.BLANK] * 2
+
+
+def test_in_colab_the_line_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.colab", sys)
+    display = Display(monkeypatch)
+    line = shown._ProgressLine()
+    line.show("one")
+    line.show("two")
+    line.close()
+    assert [data["text/plain"] for data in display.shown] == ["one", "two", ""]

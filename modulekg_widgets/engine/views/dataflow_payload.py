@@ -9,6 +9,7 @@ names, shapes and dtypes that repeat are sent once (`DistinctKeys`). `schema.py`
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -19,8 +20,9 @@ from modulekg_widgets.engine.axes.terms.term_positions import format_term
 from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint
 from modulekg_widgets.engine.identity.hierarchy import Hierarchy
 from modulekg_widgets.engine.residuals.blocks import candidate_blocks
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, split_name
-from modulekg_widgets.engine.views.flow_tables import CallTree, FlowTables, is_state, module_edges
+from modulekg_widgets.engine.torch_runtime.pytree import leaves
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, output_names, split_name
+from modulekg_widgets.engine.views.flow_tables import CallNode, CallTree, FlowTables, is_state, module_edges
 from modulekg_widgets.engine.views.payload import DistinctKeys, number, text
 from modulekg_widgets.engine.views.schema import Columns, Payload
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _AXIS = re.compile(r"\{(\d+)=\d+")
+_INDEX = re.compile(r"\[\d+\]\.")
 
 
 class AxisTables:
@@ -124,6 +127,7 @@ def add_dataflow(payload: Payload, hierarchy: Hierarchy, graph: DataflowGraph) -
     payload["traced"] = bool(tables.steps)
     payload["edges"] = [[a, b, _shape_text(shape)] for a, b, shape in module_edges(tables)]
     payload["flow"] = _flow(tables, tensors, axes)
+    payload["value_names"] = _ValueNames(hierarchy).payload(tables)
     payload["axes"] = None if axes is None else axes.payload(tensors.nodes)
     payload["columns"].update(columns)
     payload["blocks"] = _blocks(graph, hierarchy)
@@ -193,14 +197,76 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> Pay
     }
 
 
+class _ValueNames:
+    """Names of what modules take and give: the parameters of forward, and the places in what it returned."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._modules = hierarchy.walk.modules
+        self._labels = DistinctKeys[tuple[str, ...]]()
+        self._parameters: dict[object, list[str]] = {}
+
+    def payload(self, tables: FlowTables) -> Payload:
+        calls = tables.tree.calls
+        return {
+            "inputs": [self._labels.index_of(self._of_inputs(call)) for call in calls],
+            "outputs": [self._labels.index_of(self._of_outputs(call)) for call in calls],
+            "labels": [[text(label) for label in labels] for labels in self._labels.keys],
+            "results": [text(name) for name in result_names(tables.graph)],
+        }
+
+    def _of_inputs(self, call: CallNode) -> tuple[str, ...]:
+        places = [] if call.record is None else call.record.places
+        if len(places) != len(call.inputs):
+            return ()
+        known = self._parameters_of(self._modules[call.node])
+        names = [place if isinstance(place, str) else known[place] if place < len(known) else "" for place in places]
+        alone = {name for name in names if names.count(name) == 1}
+        return tuple(
+            name if name in alone or not name else f"{name}[{names[:at].count(name)}]" for at, name in enumerate(names)
+        )
+
+    def _of_outputs(self, call: CallNode) -> tuple[str, ...]:
+        result = None if call.record is None else call.record.result
+        names = output_names(result)
+        return tuple(names) if len(names) == len(call.outputs) else ()
+
+    def _parameters_of(self, module: object) -> list[str]:
+        """Returns the names of forward's positional parameters; none of those behind *args."""
+        forward = getattr(module, "forward", None)
+        key = getattr(forward, "__func__", forward)
+        if key not in self._parameters:
+            self._parameters[key] = _positional(forward)
+        return self._parameters[key]
+
+
+def _positional(function: object) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # compiled
+        return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+
+
+def result_names(graph: Dataflow) -> list[str]:
+    """Returns a name for each output of the model, as `logits`; what all of them begin with is left out."""
+    names: dict[DataNode, str] = {}
+    for name, node in leaves(graph.result, DataNode):
+        names.setdefault(node, name.removeprefix("."))
+    found = [names.get(node, "") for node in graph.outputs]
+    first = _INDEX.match(found[0]) if found else None
+    if first and len(set(found)) == len(found) and all(name.startswith(first[0]) for name in found):
+        return [name.removeprefix(first[0]) for name in found]
+    return found
+
+
 def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
     """Returns a text for each module that is a residual block, by node."""
     found: dict[str, str] = {}
     for block in candidate_blocks(graph) if graph.error is None else ():
         node = hierarchy.walk.find(block.path)
         if node is not None:
-            what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
-            found[str(node)] = f"{what}: it may go as a whole, which graph.blocks() tries"
+            what = "Residual branch" if block.is_branch else "Residual block"
+            found[str(node)] = f"{what}: can be removed as a whole"
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from modulekg_widgets.engine.identity.walk import Paths
 from modulekg_widgets.engine.operators.traits import traits_of
-from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode
+from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, ModuleCall, OperatorNode
 from modulekg_widgets.engine.tracing.unregistered_tensors import ATTRIBUTE, BUFFER, PARAMETER
 from modulekg_widgets.engine.views.payload import DistinctKeys
 
@@ -25,6 +25,7 @@ class CallNode:
     inputs: Sequence[DataNode]
     outputs: Sequence[DataNode]
     finished: bool = True  # its forward returned
+    record: ModuleCall | None = None  # None: the model's, where it recorded none
     parent: int = -1
     children: list[int] = field(default_factory=list)
 
@@ -85,7 +86,7 @@ def _recorded(graph: Dataflow, paths: Paths) -> list[CallNode]:
         for record in module.calls if node is not None else ():
             end = count if record.end is None else record.end
             finished = record.end is not None and (bool(record.outputs) or end < count or graph.error is None)
-            calls.append(CallNode(node or 0, record.start, end, record.inputs, record.outputs, finished))
+            calls.append(CallNode(node or 0, record.start, end, record.inputs, record.outputs, finished, record))
     whole = next((call for call in calls if call.node == 0), None)
     if whole is None:
         return [CallNode(0, 0, count, graph.inputs, graph.outputs, graph.error is None), *calls]

@@ -115,6 +115,7 @@ def model_payload(
             "traced": False,
             "error": None,
             "flow": None,
+            "value_names": None,
             "axes": None,
             "file": None,
             "compare": None if difference is None else _comparison(difference, tensors),

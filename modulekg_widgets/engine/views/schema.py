@@ -65,6 +65,7 @@ MODEL = Schema("model", 2, _parts(
         values=_parts("step", "shape", "dtype", "axes"),
         tensors=_parts("node", "name", "attributes", "tied"),
     ),
+    value_names=_parts("labels", "inputs", "outputs", "results"),
     axes=_parts("name", "label", "size", "role", "frozen", "reasons", "dims", "written"),
     compare=_parts("model", "left", "right", "pairs", "tensors"),
     # of a model that was read from a file

@@ -108,8 +108,8 @@ class MetricPanel(ModuleKGWidget):
         here and in the browser. `metric` and `modules` take what the runs have values of so far, and any name before
         there is a value.
     modules : list of str
-        The dotted paths that are drawn; [] is the panel's choice: in charts and histograms the selected module, else the
-        eight that differ most from the median of all, those with alerts first; in the heat map all.
+        The dotted paths that are drawn; [] is the panel's choice: in charts and histograms the selected module, else
+        the eight that differ most from the median of all, those with alerts first; in the heat map all.
     selected : str or None
         The dotted path of any module, as a model has more of them than are measured.
     view : str
@@ -265,7 +265,7 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- what the panel chooses
 
     def _default_view(self, metric: str) -> str:
-        """Returns the default view: histograms if `metric`, or all metrics, have only those, else lines or all metrics."""
+        """Returns the default view: lines of `metric` or charts of all; histograms where there are only those."""
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
         for slot in self._slots():
             for part in series_parts(slot.metric, slot.form):
@@ -286,6 +286,11 @@ class MetricPanel(ModuleKGWidget):
             if value != getattr(self, name):
                 setattr(self, name, value)
                 self._own.add(name)
+
+    @observe("metric")
+    def _show_metric(self, change: Bunch) -> None:
+        """Update the view for another metric, unless the user has set it."""
+        self._choose()
 
     @observe("view", "phase")
     def _mark_chosen(self, change: Bunch) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from modulekg_widgets.engine.errors import CancelledError
 from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, has_listener, observe_progress
@@ -14,6 +15,7 @@ from modulekg_widgets.widgets.shared.base import handle_in_subshells, is_main_th
 
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
 EVERY = 0.2  # seconds between two updates
+BLANK = {"text/plain": "", "text/html": ""}  # which takes no room
 HINT = "Cancels at the next operator. If nothing happens, interrupt the kernel."
 
 
@@ -70,35 +72,56 @@ def display_progress(title: str) -> Iterator[None]:
 
 
 class _ProgressLine:
-    """A text and a button, which are displayed with the first text."""
+    """A text with a Cancel button in the output of the cell, from the first text until `close`.
+
+    The widgets are made once and never closed: a page may get to draw one when it is no longer needed. In Colab the
+    text stands alone, since its pages load no widgets of a kernel that is busy.
+    """
+
+    _made: ClassVar[list[Any]] = []  # box, label and button
 
     def __init__(self) -> None:
         self.cancel: Callable[[], None] = lambda: None
-        self._widgets: list[Any] = []
         self._handle: Any = None
+        self._is_plain = "google.colab" in sys.modules
 
     def show(self, text: str) -> None:
-        if not self._widgets:
-            self._display()
-        self._widgets[1].value = text
+        if self._is_plain:
+            self._write(text)
+            return
+        _, label, button = self._widgets()
+        label.value = text
+        if self._handle is None:
+            button.disabled = False
+            button.on_click(self._on_click)
+            from IPython.display import display
 
-    def _display(self) -> None:
+            self._handle = display(self._made[0], display_id=True)
+
+    def _write(self, text: str) -> None:
         from IPython.display import display
-        from ipywidgets import Button, HBox, Label
 
-        label, button = Label(), Button(description="Cancel", tooltip=HINT)
-        button.on_click(lambda _: self._on_click())
-        handle_in_subshells(button.comm)  # the click is heard although the cell runs
-        self._widgets = [HBox([label, button]), label, button]
-        self._handle = display(self._widgets[0], display_id=True)
+        data = {"text/plain": text}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
 
-    def _on_click(self) -> None:
-        self._widgets[2].disabled = True
+    def _widgets(self) -> list[Any]:
+        if not self._made:
+            from ipywidgets import Button, HBox, Label
+
+            label, button = Label(), Button(description="Cancel", tooltip=HINT)
+            handle_in_subshells(button.comm)  # the click is heard although the cell runs
+            self._made.extend((HBox([label, button]), label, button))
+        return self._made
+
+    def _on_click(self, button: Any) -> None:
+        button.disabled = True
         self.cancel()
 
     def close(self) -> None:
         if self._handle is not None:
-            self._handle.update({"text/plain": ""}, raw=True)
-        for widget in self._widgets:
-            widget.layout.close()
-            widget.close()
+            self._handle.update(BLANK, raw=True)
+            if not self._is_plain:
+                self._widgets()[2].on_click(self._on_click, remove=True)

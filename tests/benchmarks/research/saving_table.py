@@ -1,4 +1,4 @@
-"""Who loads cut models, a row a model.
+"""Which libraries load cut models, one row per model.
 
 Run it with `python tests/benchmarks/research/saving_table.py [name …] > docs/saving_table.md`.
 
@@ -27,13 +27,13 @@ from models import transformers_models
 from pruning.saving.fresh import TIMM, answers, ask, timm_case
 
 WAYS: dict[str, dict[str, Any]] = {"ratio": {"ratio": 0.5}, "blocks": {"blocks": 0.25}}
-HEAD = """# Who loads a cut model
+HEAD = """# Which pruned models reload with `from_pretrained`
 
-Written by `python tests/benchmarks/research/saving_table.py > docs/saving_table.md`. Each model is cut with
-`layers="uniform"`, once at a ratio of 0.5 and once by a quarter of its blocks (`blocks=0.25`), saved, and loaded in a
-fresh process, where its outputs are the same bit by bit. *left*: what is left of the parameters. `mk.load_pretrained`
-loads all of them; `from_pretrained` of transformers those whose configuration can say what was cut. timm has none for
-such models.
+Written by `python tests/benchmarks/research/saving_table.py > docs/saving_table.md`. Each model is pruned with
+`layers="uniform"`, once at a ratio of 0.5 and once by a quarter of its blocks (`blocks=0.25`). It is saved and loaded
+in a fresh process, where its outputs are the same bit for bit. *left* is the share of the parameters that remains.
+`mk.load_pretrained` loads all of them. `from_pretrained` of transformers loads those whose configuration can express
+the cut; timm has no such function.
 """
 MOST_LEFT = 0.75  # a plan that takes less is no proof that widths can be said
 
@@ -78,7 +78,7 @@ def saved(name: str, place: Path, library: str, how: dict[str, Any]) -> Saved:
         receipt = plan.cut(model)
         written = receipt.save_pretrained(place / "folder")
     except mk.ModuleKGError as error:
-        return Saved(problem=" ".join(str(error).split())[:60])
+        return Saved(problem=f"`{' '.join(str(error).split())[:60].rstrip()}`")  # in the words of the error
     ask(model, args, kwargs, place)
     return Saved(plan.params[1] / plan.params[0], written.plain, written.reason)
 

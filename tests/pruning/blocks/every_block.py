@@ -29,6 +29,11 @@ from modulekg_widgets.engine.torch_runtime.pytree import tensors, with_tensors
 
 Case = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 LARGEST_SIDE, MOST_PARAMETERS = 512, 150_000_000
+HEAD = """# Residual blocks
+
+Written by `(cd tests && python -m pruning.blocks.every_block --write)`: the blocks that `graph.blocks()` finds. Each
+block was removed alone: the model ran, its output kept its shape, and `receipt.undo()` restored everything. `*` stands
+for numbers. For timm, this is one small model per file, with at most 150 M parameters and images of 512 pixels."""
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "blocks.md"
 
 
@@ -186,14 +191,7 @@ def rows(source: str) -> Iterator[tuple[str, int, str]]:
 
 def table(found_in: Callable[[str], Iterable[tuple[str, int, str]]] = rows) -> str:
     """The whole of the document; `found_in` gives the rows of a source."""
-    lines = ["# Residual blocks", "", "Written by `(cd tests && python -m pruning.blocks.every_block --write)`: what"]
-    lines += [
-        "`graph.blocks()` finds. Every one was removed alone: the model ran, its output kept its shape, and all came"
-    ]
-    lines += [
-        "back by `receipt.undo()`. `*` stands for numbers. Of timm a small model of each file, with at most 150 M"
-    ]
-    lines += ["parameters and pictures of 512 pixels."]
+    lines = [HEAD]
     for source in SOURCES:
         found = list(found_in(source))
         total = sum(count for _, count, _ in found)

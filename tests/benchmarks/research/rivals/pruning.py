@@ -1,4 +1,6 @@
-"""Half of each model cut off, by ours, by Torch-Pruning untold and told which layers make the output, and by NNI, told.
+"""Half of each model cut off by ours, by Torch-Pruning with defaults and configured, and by NNI configured.
+
+Configured: told which layers make the output.
 
 NNI asks for older versions of packages that others here need: it is measured in an environment of its own.
 """
@@ -68,8 +70,8 @@ def masked(model: nn.Module, args: tuple[Any, ...], name: str) -> None:
 WAYS: dict[str, Callable[..., Callable[[], object] | None]] = {
     "modulekg-widgets": ours,
     "Torch-Pruning": partial(peer, told=False),
-    "Torch-Pruning, told": partial(peer, told=True),
-    "NNI, told": masked,
+    "Torch-Pruning, configured": partial(peer, told=True),
+    "NNI, configured": masked,
 }
 PACKAGES = {"modulekg-widgets": "modulekg_widgets", "Torch-Pruning": "torch_pruning", "NNI": "nni"}
 

@@ -92,8 +92,9 @@ def errors(kept: Kept, part: str) -> str:
             error = error_of(kept[part].get(tool, {}).get(name, []))
             if error and not OVER.fullmatch(error):
                 found.setdefault((tool, error), []).append(name)
-    listed = [f"{tool} on {'; '.join(of)}: *{error}*" for (tool, error), of in found.items()]
-    return "\n\n" + " · ".join(listed) if listed else ""
+    found = {(tool, error.replace("`", "'")): of for (tool, error), of in found.items()}
+    listed = [f"- {tool} on {'; '.join(of)}: `{error}`" for (tool, error), of in found.items()]
+    return "\n\nErrors:\n\n" + "\n".join(listed) if listed else ""
 
 
 def paint(kept: Kept) -> str:
@@ -135,7 +136,7 @@ def missed(kept: Kept) -> str:
         for one in found.get("opening", [])
         if "missed" in one
     ]
-    return "\n\nClicks that opened nothing: " + " · ".join(listed) + "." if listed else ""
+    return "\n\nClicks without effect: " + " · ".join(listed) + "." if listed else ""
 
 
 def noise(kept: Kept) -> str:
@@ -146,12 +147,12 @@ def noise(kept: Kept) -> str:
         spread = [max(cell) / min(cell) for cell in cells if len(cell) > 1]
         if spread:
             said.append(
-                f"in the {what} the largest repetition of a cell is {statistics.median(spread):.1f} times the smallest "
-                f"in the median cell, {p95(spread):.1f} times in one of twenty, {max(spread):.1f} times at most"
+                f"In the {what}, the largest repetition of a cell is {statistics.median(spread):.1f} × the smallest in "
+                f"the median. In one of twenty cells it is {p95(spread):.1f} ×, and {max(spread):.1f} × at most."
             )
     counts = {len(cell) for part in ("kernel", "page") for tool in kept[part].values() for cell in tool.values()}
     times = " to ".join(f"{count}" for count in sorted({min(counts), max(counts)}))
-    return f"How much is noise: {'; '.join(said)}. Repetitions of a cell: {times}, the same number in all of a row."
+    return f"Noise: {' '.join(said)} Repetitions per cell: {times}, the same number for all cells of a row."
 
 
 def fewer(kept: Kept) -> str:
@@ -171,7 +172,7 @@ def fewer(kept: Kept) -> str:
         "first paint, clock": ("page", "painted"),
     }
     rows = [[tool, *(count(tool, part, key) for part, key in columns.values())] for tool in others]
-    return markdown(["models in which it takes less than this package", *columns], rows)
+    return markdown(["models where the tool takes less than this package", *columns], rows)
 
 
 def drawn(kept: Kept) -> str:
@@ -197,17 +198,17 @@ def drawn(kept: Kept) -> str:
 
     rows = [
         *(
-            count(f"{model}: `{label}` with arrows from two boxes or more", model, key, true)
+            count(f"{model}: `{label}` with arrows from two or more boxes", model, key, true)
             for key, label in (("add", "+"), ("cat", "cat"))
             for model in kept["models"]
             if (true := truth[model][0].get(key, 0))
         ),
-        count("`F.relu` that no module stands for", "shared", "relu", 1),
-        count("layer called twice: boxes that say its name", "shared", "shared", 2),
-        count("resnet18: modules that lie in each other", "resnet18", "levels", truth["resnet18"][0]["levels"]),
-        ["arrows that tell a shape, U-Net", "100%", *map(shapes, names_of(kept))],
-        ["opens a forward that decides by its data", "yes", *opens("deciding")],
-        ["draws what ran before a forward failed", "yes", *opens("failing")],
+        count("`F.relu` without a module", "shared", "relu", 1),
+        count("layer called twice: boxes with its name", "shared", "shared", 2),
+        count("resnet18: levels of nested modules", "resnet18", "levels", truth["resnet18"][0]["levels"]),
+        ["arrows with a shape, U-Net", "100%", *map(shapes, names_of(kept))],
+        ["opens a model with data-dependent control flow", "yes", *opens("deciding")],
+        ["draws the operators before a failing one", "yes", *opens("failing")],
     ]
     return markdown(["", "model", *names_of(kept)], rows)
 
@@ -240,8 +241,8 @@ def watching(kept: Kept) -> str:
         ]
         for way, one in kept["watching"].items()
     ]
-    head = ["", "histograms a step", "writes to a disk", "step with it ÷ bare step"]
-    return markdown([*head, "same losses", "same net afterwards"], rows)
+    head = ["", "histograms per step", "writes to disk", "time per step ÷ unmonitored"]
+    return markdown([*head, "same losses", "same model afterwards"], rows)
 
 
 TABLES: dict[str, Callable[[Kept], str]] = {

@@ -101,15 +101,17 @@ describe("shownSeries", () => {
     selectedSeries(data, storeOf(state), runs).map(({ label }) => label);
 
   it("names as much as tells the series apart, and no more", () => {
-    expect(labels({ metric: "Loss" }, ["base"])).toEqual(["whole model", "whole model"]);
-    expect(labels({ metric: "Loss" }, ["base", "big"])).toEqual(["whole model · base", "whole model · big"]);
-    expect(labels({ metric: "Loss", phase: "eval" }, ["base", "big"])).toEqual(["whole model · base"]);
+    expect(labels({ metric: "Loss" }, ["base"])).toEqual(["Loss", "Loss"]);
+    expect(labels({ metric: "Loss" }, ["base", "big"])).toEqual(["Loss · base", "Loss · big"]);
+    expect(labels({ metric: "Loss", phase: "eval" }, ["base", "big"])).toEqual(["Loss · base"]);
     expect(labels({ metric: "Loss", phase: "both" }, ["base"])).toEqual([
-      "whole model · train",
-      "whole model · eval",
-      "whole model · train"
+      "Loss · train",
+      "Loss · eval",
+      "Loss · train"
     ]);
     expect(labels({ metric: "Norm" }, ["base"])).toEqual(["relu · call 1", "relu · call 2", "conv"]);
+    const rooted = dataOf(numbers("Norm", ["", "conv"]));
+    expect(selectedSeries(rooted, storeOf({}), ["base"]).map(({ label }) => label)).toEqual(["whole model", "conv"]);
   });
 
   it("falls back to the phase that has values, and says which", () => {

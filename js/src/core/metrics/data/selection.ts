@@ -187,7 +187,8 @@ function seriesOf(
   const phases = isOther || new Set(found.map(({ entry }) => entry.phase)).size > 1;
   return found.map(({ series, entry }) => {
     const suffix = suffixOf(entry, runs, reused, phases);
-    return { series, entry, label: nameOf(entry.module) + suffix, suffix };
+    const isLogged = entry.module === "" && !hasLayers(data, entry.metric);
+    return { series, entry, label: (isLogged ? entry.metric : nameOf(entry.module)) + suffix, suffix };
   });
 }
 

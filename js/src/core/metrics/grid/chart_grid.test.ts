@@ -13,7 +13,7 @@ import {
 } from "../../../testing/metric_page";
 import { type EntryRow, numbers, type Parts, series, until } from "../../../testing/metrics";
 import type { PanelState } from "../base/state";
-import { spread } from "../lines/end_labels";
+import { distinctParts, spread } from "../lines/end_labels";
 
 useMetricPage();
 
@@ -177,6 +177,32 @@ describe("the state of the runs", () => {
 });
 
 describe("the names at the ends of lines", () => {
+  it.each([
+    [
+      ["fc", "layers.0.conv1", "layers.0.conv2"],
+      ["fc", "layers.0.conv1", "layers.0.conv2"]
+    ],
+    [
+      ["blocks.0.mlp.out", "blocks.12.mlp.out"],
+      ["blocks.0…", "blocks.12…"]
+    ],
+    [
+      ["net.blocks.0.mlp.out", "net.blocks.1.mlp.out", ""],
+      ["…blocks.0…", "…blocks.1…", ""]
+    ],
+    [
+      ["net.layers.0.a", "net.layers.0.b"],
+      ["…0.a", "…0.b"]
+    ],
+    [
+      ["a.b", "a.b.c"],
+      ["a.b", "a.b.c"]
+    ],
+    [["net.only.one"], ["net.only.one"]]
+  ])("of %j are %j", (names, parts) => {
+    expect(distinctParts(names)).toEqual(parts);
+  });
+
   it("are apart, in order, and between the edges", () => {
     const places = spread(
       [30, 10, 12, 95].map(y => ({ y })),

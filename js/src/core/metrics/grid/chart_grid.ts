@@ -127,6 +127,8 @@ class Card {
     this.element = box("mkg-metric-card", head, this.stage, this.note);
     this.element.dataset.mkgMetric = metric;
     setRole(this.element, "group", metric);
+    this.stage.setAttribute("role", "group");
+    this.stage.tabIndex = 0; // also while it rests: the focus brings it in sight
   }
 
   dispose(): void {

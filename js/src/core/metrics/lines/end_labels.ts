@@ -14,15 +14,37 @@ const APART = 11; // CSS pixels between two names
 
 /** CSS pixels that the names need. */
 export function labelRoom(plot: uPlot, picture: ChartPicture | undefined, font: string): number {
-  const names = picture?.lines.map(({ end }) => end).filter(Boolean) ?? [];
+  const names = distinctParts(picture?.lines.map(({ end }) => end) ?? []).filter(Boolean);
   if (!names.length || !canDraw()) return PLAIN;
   plot.ctx.font = font;
   const widest = Math.max(...names.map(name => plot.ctx.measureText(name).width));
   return Math.ceil(Math.min(widest + LEAD + GAP, SHARE * plot.width));
 }
 
+/** Paths without the parts that all end with, and with one at most of those that all begin with. */
+export function distinctParts(names: readonly string[]): string[] {
+  const paths = [...new Set(names.filter(Boolean))].map(name => name.split("."));
+  if (paths.length < 2) return [...names];
+  const least = Math.min(...paths.map(path => path.length)) - 1;
+  const common = (part: (path: string[], at: number) => string) => {
+    let count = 0;
+    while (count < least && paths.every(path => part(path, count) === part(paths[0], count))) count += 1;
+    return count;
+  };
+  const from = Math.max(0, common((path, at) => path[at]) - 1);
+  const behind = Math.min(
+    common((path, at) => path[path.length - 1 - at]),
+    least - from
+  );
+  return names.map(name => {
+    const path = name.split(".");
+    return name && [from ? "…" : "", path.slice(from, path.length - behind).join("."), behind ? "…" : ""].join("");
+  });
+}
+
 interface Place {
   readonly line: ChartLine;
+  readonly name: string;
   readonly end: number; // device pixels
   y: number;
 }
@@ -39,7 +61,7 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
   ctx.textAlign = "left";
   ctx.lineWidth = 1.5 * ratio;
   ctx.setLineDash([]);
-  for (const { line, end, y } of places) {
+  for (const { line, name, end, y } of places) {
     ctx.strokeStyle = line.color;
     ctx.beginPath();
     ctx.moveTo(right + ratio, end);
@@ -47,30 +69,37 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
     ctx.lineTo(right + (LEAD - 3) * ratio, y);
     ctx.stroke();
     ctx.fillStyle = picture.theme.text;
-    ctx.fillText(fitting(ctx, line.end, room), right + LEAD * ratio, y);
+    ctx.fillText(fitting(ctx, name, room), right + LEAD * ratio, y);
   }
   ctx.restore();
 }
 
-/** Of a line that has several names, each is shortened. */
+/** Of a line that has several names, each is shortened to what the ones before it leave. */
 function fitting(ctx: CanvasRenderingContext2D, text: string, room: number): string {
   if (ctx.measureText(text).width <= room) return text;
   const names = text.split(SAME);
-  const each = (room - (names.length - 1) * ctx.measureText(SAME).width) / names.length;
-  return names.map(name => shortened(ctx, name, each)).join(SAME);
+  let rest = room - (names.length - 1) * ctx.measureText(SAME).width;
+  const short = names.map((name, i) => {
+    const shown = shortened(ctx, name, rest / (names.length - i));
+    rest -= ctx.measureText(shown).width;
+    return shown;
+  });
+  return short.join(SAME);
 }
 
 function lastPlaces(plot: uPlot, { lines, axis }: ChartPicture): Place[] {
   const named = new Set([""]);
-  return lines.flatMap(line => {
-    const { data, range, end: name } = line;
+  const names = distinctParts(lines.map(({ end }) => end));
+  return lines.flatMap((line, i) => {
+    const { data, range } = line;
+    const name = names[i];
     if (named.has(name)) return [];
     named.add(name);
     for (let at = range.end - 1; at >= range.start; at -= 1) {
       const place = axis.plot(data.values[at]);
       if (!Number.isFinite(place)) continue;
       const end = plot.valToPos(place, "y", true);
-      return [{ line, end, y: end }];
+      return [{ line, name, end, y: end }];
     }
     return [];
   });

@@ -1,7 +1,7 @@
 // Index of a traced forward pass: calls of each module, shapes as text, operators without a FLOPs formula.
 
 import { push } from "../base/multimap";
-import { type FlowPayload, toNumber } from "../payload/payload";
+import { type FlowPayload, toNumber, type ValueNames } from "../payload/payload";
 import type { Hierarchy } from "./hierarchy";
 
 // What an operator is called where people read it: "_log_softmax" is how torch does a log_softmax.
@@ -9,9 +9,9 @@ import type { Hierarchy } from "./hierarchy";
 /** Parts of names that say how torch does it, and not what. */
 const HOW = new Set(
   (
-    "unsafe safe native fused flash efficient cudnn miopen mkldnn mkl mps overrideable legit functional impl helper " +
+    "unsafe|safe|native|fused|flash|efficient|cudnn|miopen|mkldnn|mkl|mps|overrideable|legit|functional|impl|helper|" +
     "interface"
-  ).split(" ")
+  ).split("|")
 );
 /** Ends that say for what, or what else comes back. */
 const END = /_(?:for_\w+|with_indices|no_training|no_update|with_update)$/;
@@ -64,7 +64,10 @@ export class Dataflow {
   private readonly firstSteps: Int32Array; // of each call: the first step at or after its beginning
   private chosen?: AxisPath; // of the axis that was asked about last
 
-  constructor(readonly payload: FlowPayload) {
+  constructor(
+    readonly payload: FlowPayload,
+    private readonly valueNames?: ValueNames | null
+  ) {
     const { calls, steps, values } = payload;
     this.size = steps.call.length;
     this.views = new Set(steps.view);
@@ -95,6 +98,24 @@ export class Dataflow {
   /** The end of a call's subtree: it and what ran in it are call … end − 1. */
   end(call: number): number {
     return this.ends[call];
+  }
+
+  /** "input_ids": of one tensor in a list the list; "" where it has no name. */
+  inputName(at: number): string {
+    const names = this.payload.inputs.map(([name]) => name);
+    const whole = names[at].replace(/\[0\]$/, "");
+    return names.some((name, other) => other !== at && name.startsWith(`${whole}[`)) ? names[at] : whole;
+  }
+
+  /** Of an output of the model its key or field, "" where it has none. */
+  resultName(at: number): string {
+    return givenName(this.valueNames?.results[at]);
+  }
+
+  /** Names of what a call took, or gave, as its forward has them; "" for what has none. */
+  namesOf(call: number, kind: "inputs" | "outputs"): readonly string[] {
+    const names = this.valueNames;
+    return this.payload.calls[kind][call].map((_, at) => givenName(names?.labels[names[kind][call]]?.[at]));
   }
 
   isLeaf(call: number): boolean {
@@ -246,6 +267,9 @@ export class Dataflow {
   }
 }
 
+/** A place in a tuple is no name. */
+const givenName = (name = ""): string => (/^\[\d+\]$/.test(name) ? "" : name);
+
 const known = new WeakMap<Hierarchy, Dataflow>();
 
 /** The data flow of a traced model, made once. */
@@ -256,7 +280,7 @@ export function dataflowOf(h: Hierarchy): Dataflow | null {
   }
   let dataflow = known.get(h);
   if (!dataflow) {
-    dataflow = new Dataflow(flow);
+    dataflow = new Dataflow(flow, h.payload.value_names);
     known.set(h, dataflow);
   }
   return dataflow;

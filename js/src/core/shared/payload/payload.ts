@@ -123,7 +123,22 @@ const AxesSchema = v.pipe(
   })
 );
 
+// What modules call their inputs and outputs: the parameters of forward, and the places in what it returned.
+const ValueNamesSchema = v.pipe(
+  parts({
+    labels: list(isStrings),
+    inputs: list(isCount), // of each call: its labels
+    outputs: list(isCount),
+    results: list(isString) // of the model's outputs; "" of one without a name
+  }),
+  relations({
+    inputs: ({ inputs, labels }) => isWithin(inputs, labels.length),
+    outputs: ({ outputs, labels }) => isWithin(outputs, labels.length)
+  })
+);
+
 export type FlowPayload = v.InferOutput<typeof FlowSchema>;
+export type ValueNames = v.InferOutput<typeof ValueNamesSchema>;
 export type AxesPayload = v.InferOutput<typeof AxesSchema>;
 
 export const SCHEMA_VERSION = 2;
@@ -175,6 +190,7 @@ const OneModelSchema = v.pipe(
     traced: v.boolean(),
     error: v.nullable(text), // why a forward pass could not be followed to its end
     flow: v.nullable(FlowSchema),
+    value_names: v.optional(v.nullable(ValueNamesSchema)), // none of files, nor in pages saved before there were any
     axes: v.nullable(AxesSchema),
     file: v.optional(v.nullable(FileSchema)) // none of a model in memory
   }),

@@ -10,9 +10,10 @@ let size: { width: number; height: number };
 const USUAL = { left: 0.2, right: 0.3, both: 0.4 };
 
 function made(): SidePanes {
-  main = document.createElement("div");
+  const root = document.createElement("div");
+  main = root.appendChild(document.createElement("div"));
   Object.defineProperty(main, "clientWidth", { get: () => size.width });
-  Object.defineProperty(main, "clientHeight", { get: () => size.height });
+  Object.defineProperty(root, "clientHeight", { get: () => size.height });
   const panes = new SidePanes(main, box("mkg-left"), box("mkg-centre"), box("mkg-right"), "test", USUAL);
   panes.measure();
   return panes;
@@ -64,7 +65,11 @@ describe("side panes", () => {
     forgetAll();
     localStorage.clear();
     made();
+    expect([isShown("left"), isShown("right")]).toEqual([false, true]);
+    size.width = 960;
+    made();
     expect([isShown("left"), isShown("right")]).toEqual([false, false]);
+    expect(main.parentElement?.className).toBe("mkg-is-short");
   });
 
   it("are as wide as the keys make them, and fold by Enter", () => {

@@ -11,15 +11,15 @@ export type Shares = Readonly<Record<Side | "both", number>>; // of the width; "
 
 const BOUNDS = [0.1, 0.6] as const;
 const ONE_COLUMN = 1000; // px; in less width both stand above each other, so that the canvas has two thirds
-const NARROW = 700; // px; in less width or height both are folded until somebody asks for them
-const SHORT = 480;
+const NARROW = 700; // px; in less width both are folded until somebody asks for them
+const SHORT = 580; // px; in less height of the widget the tree is, in one column both, and the path is left away
 
 export class SidePanes extends Part {
   private readonly panes: Readonly<Record<Side, HTMLElement>>;
   private readonly gutters: Readonly<Record<Side, HTMLElement>>;
   private readonly updates: (() => void)[] = [];
   private isOneColumn = false;
-  private isTight = false;
+  private isTight: Readonly<Record<Side, boolean>> = { left: false, right: false };
   private readonly away = new Set<Side>();
 
   /** `key`: under which the browser remembers the arrangement; `usual`: before anybody has changed it. */
@@ -42,10 +42,14 @@ export class SidePanes extends Part {
 
   /** To be called once the panes have their place on the page, before anything asks for the size of the canvas. */
   measure(): void {
-    const { clientWidth, clientHeight } = this.host;
+    const { clientWidth, parentElement } = this.host;
     if (clientWidth === 0) return; // not on the page
-    const [isOneColumn, isTight] = [clientWidth <= ONE_COLUMN, clientWidth < NARROW || clientHeight < SHORT];
-    if (isOneColumn === this.isOneColumn && isTight === this.isTight) return;
+    const [isOneColumn, isNarrow] = [clientWidth <= ONE_COLUMN, clientWidth < NARROW];
+    const isShort = (parentElement?.clientHeight ?? SHORT) < SHORT;
+    parentElement?.classList.toggle("mkg-is-short", isShort);
+    const isTight = { left: isNarrow || isShort, right: isNarrow || (isShort && isOneColumn) };
+    const { left, right } = this.isTight;
+    if (isOneColumn === this.isOneColumn && left === isTight.left && right === isTight.right) return;
     [this.isOneColumn, this.isTight] = [isOneColumn, isTight];
     this.show();
   }
@@ -64,12 +68,12 @@ export class SidePanes extends Part {
   }
 
   private foldKey(side: Side): string {
-    return `${this.key}:${side}-folded${this.isTight ? "-tight" : ""}`;
+    return `${this.key}:${side}-folded${this.isTight[side] ? "-tight" : ""}`;
   }
 
   private isFolded(side: Side): boolean {
     const known = remembered(this.foldKey(side));
-    return typeof known === "boolean" ? known : this.isTight;
+    return typeof known === "boolean" ? known : this.isTight[side];
   }
 
   /** The sides that one handle folds: where both stand in one column, both. */
