@@ -92,7 +92,7 @@ def test_the_way_from_the_whole_to_a_model(notebook: NotebookPage, large_zoo: Pa
     panel = explorer.find(".mkg-side-panel").inner_text()
     assert "acc@1, ImageNet-1K" in panel
     nearest = notebook.value("kg.similar('resnet50', n=3)['model'].tolist()")
-    shown = explorer.find("section:has(h4:text-is('Most alike')) [data-mkg-key]").all_inner_texts()
+    shown = explorer.find("section:has(h4:text-is('Most similar')) [data-mkg-key]").all_inner_texts()
     assert shown[:3] == nearest
     notebook.screenshot("scale-model")
     explorer.find(".mkg-search input").fill("")

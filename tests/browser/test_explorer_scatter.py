@@ -61,7 +61,7 @@ def test_the_models_are_there_before_their_structures(notebook: NotebookPage) ->
     explorer.row(explorer.item_of("Family:Net")).locator(".mkg-twisty").click()
     explorer.wait_for_item("f0/m0")
     explorer.find('[data-mkg-view="overlap"]').click()
-    assert "are being analysed" in explorer.find(".mkg-kg-view-place").inner_text()
+    assert "Analyzing" in explorer.find(".mkg-kg-view-place").inner_text()
     explorer.find('[data-mkg-view="graph"]').click()
     search = explorer.find(".mkg-search input")
     search.fill("net")

@@ -179,7 +179,7 @@ def test_a_search_for_a_model_blanks_no_view(notebook: NotebookPage, zoo: Path) 
     explorer.find(".mkg-search input").fill("no such thing")
     for view in ("frequency", "overlap", "types", "communities", "ranking", "graph"):
         explorer.view(view)
-        assert "Nothing is found for" in explorer.find(".mkg-kg-nothing:visible").inner_text()
+        assert "No results for" in explorer.find(".mkg-kg-nothing:visible").inner_text()
     explorer.find(".mkg-kg-clear:visible").click()
     notebook.wait_for_value("explorer.query", "")
     assert explorer.find(".mkg-kg-tree [role=treeitem]").first.is_visible()

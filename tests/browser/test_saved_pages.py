@@ -122,7 +122,7 @@ def test_an_explorer_works_without_a_kernel(browser: Browser, tmp_path: Path) ->
         root.locator('[data-mkg-view="overlap"]').click()
         root.locator(".mkg-kg-matrix canvas").wait_for()
         root.locator(".mkg-kg-matrix").press("ArrowDown")
-        said = "net × net: 1.000, 6 structures in common"
+        said = "net × net: 1.000, 6 structures shared"
         root.locator(".mkg-kg-matrix-view .mkg-kg-note").get_by_text(said, exact=True).wait_for()
 
 

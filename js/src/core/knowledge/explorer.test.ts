@@ -134,7 +134,7 @@ describe("the tree", () => {
     find('[data-mkg-item="c8/t1.0"] .mkg-twisty').click();
     await settled();
     expect(Number(host.dataset.mkgDrawn)).toBeLessThanOrEqual(500);
-    expect(texts(".mkg-offer button")).toEqual(["Close the others", "Narrow by a search", "Dismiss"]);
+    expect(texts(".mkg-offer button")).toEqual(["Collapse others", "Search inside", "Dismiss"]);
     find(".mkg-offer button").click();
     await settled();
     expect(store.get("expanded")).toEqual(["c8", "c8/t1.0"]);
@@ -160,7 +160,7 @@ describe("the search", () => {
     expect(store.get("selected")).toMatch(/^[0-9a-f]{32}$/);
     expect(find(".mkg-side-panel").dataset.mkgKey).toBe(store.get("selected"));
     store.set("query", "speed>3");
-    expect(find(".mkg-search-count").textContent).toContain("There is no number called “speed”");
+    expect(find(".mkg-search-count").textContent).toContain("Unknown number “speed”");
     press(find(".mkg-search input"), "Escape");
     expect(store.get("query")).toBe("");
     expect(find(".mkg-slot-tree").hidden).toBe(false);
@@ -206,7 +206,7 @@ describe("the overlap", () => {
     press(matrix, "ArrowRight");
     press(matrix, "ArrowRight");
     const said = find(".mkg-kg-matrix-view .mkg-kg-note").textContent ?? "";
-    expect(said).toMatch(/^small × \w+: \d\.\d{3}, \d+ structures? in common$/);
+    expect(said).toMatch(/^small × \w+: \d\.\d{3}, \d+ structures? shared$/);
     press(matrix, "Enter");
     expect(store.get("selected")).toBe("Model:small");
     expect(store.get("other")).toMatch(/^Model:/);
@@ -224,7 +224,7 @@ describe("a search", () => {
     const { texts, find, store } = search("wide");
     expect(texts("[role=gridcell]:first-child")).toHaveLength(data.memberSet(wide).size);
     expect(find(".mkg-kg-controls .mkg-kg-note").textContent).toBe(
-      `${data.memberSet(wide).size} structures of ${data.size}: those of wide`
+      `${data.memberSet(wide).size} structures of ${data.size}, from wide`
     );
     find('[data-mkg-column="there"]').click();
     expect(texts("[role=gridcell]:nth-child(4)").reduce((sum, uses) => sum + Number(uses), 0)).toBe(
@@ -235,7 +235,7 @@ describe("a search", () => {
 
   it.each(["communities", "types"] as const)("for a model leaves the %s that have its structures", view => {
     const { texts } = search("wide", view);
-    const at = texts("[role=columnheader]").indexOf("Found");
+    const at = texts("[role=columnheader]").indexOf("Matches");
     const found = texts(`.mkg-kg-td:nth-child(${at + 1})`).map(Number);
     expect(found.length).toBeGreaterThan(0);
     expect(found.every(count => count > 0)).toBe(true);
@@ -246,7 +246,7 @@ describe("a search", () => {
     const { texts, store, find } = search("class:Linear", "ranking");
     store.set("rows", "models");
     expect(texts("[role=gridcell]:first-child").sort()).toEqual(["small", "twin", "wide"]);
-    expect(find(".mkg-kg-controls .mkg-kg-note").textContent).toContain("those with structures that were found");
+    expect(find(".mkg-kg-controls .mkg-kg-note").textContent).toContain("with matching structures");
     store.set("view", "jobs");
     expect(texts("[role=gridcell]:first-child").sort()).toEqual(["first", "second"]);
     store.set("query", "ada digits");
@@ -256,23 +256,21 @@ describe("a search", () => {
   it("shows one model in the matrix beside those most like it, several by themselves", () => {
     const { store, find } = search("wide", "overlap");
     const note = () => find(".mkg-kg-matrix-view .mkg-kg-note").textContent;
-    expect(note()).toBe("wide and the 3 models that share most with it");
+    expect(note()).toBe("wide and 3 models with most overlap");
     store.set("query", "class:Linear");
-    expect(note()).toBe("3 of 4 models: those with structures that were found");
+    expect(note()).toBe("3 of 4 models, with matching structures");
   });
 
   it("marks what it found among the ranks", () => {
     const { find } = search("wide", "frequency");
-    expect(find(".mkg-kg-frequency-view .mkg-kg-note").textContent).toMatch(
-      /^\d+ of 16 structures marked: those of wide$/
-    );
+    expect(find(".mkg-kg-frequency-view .mkg-kg-note").textContent).toMatch(/^\d+ of 16 structures marked, from wide$/);
   });
 
   it.each(["graph", "ranking", "communities", "types", "overlap", "frequency", "jobs"] as const)(
     "that finds nothing says so in %s, and how to clear it",
     view => {
       const { find, store, host } = search("nothing like it <b>", view);
-      expect(find(".mkg-kg-nothing").textContent).toContain("Nothing is found for “nothing like it <b>”.");
+      expect(find(".mkg-kg-nothing").textContent).toContain("No results for “nothing like it <b>”.");
       find(".mkg-kg-clear").click();
       expect(store.get("query")).toBe("");
       expect(host.querySelector(".mkg-kg-nothing")).toBeNull();
@@ -326,7 +324,7 @@ describe("where there is nothing yet", () => {
     view => {
       const { find } = mount(goldenKnowledge("empty"), { view });
       expect(find(".mkg-kg-code").textContent).toContain("kg.add_model(");
-      expect(find(".mkg-kg-copy-code").textContent).toBe("Copy the code");
+      expect(find(".mkg-kg-copy-code").textContent).toBe("Copy code");
     }
   );
 

@@ -9,7 +9,6 @@ import "../../../style/tree.css";
 import { button, Disposers, el, isField, box } from "../shared/ui/dom";
 import type { CameraPose } from "../shared/stage/viewport";
 import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
-import { counted, exactNumber } from "../shared/base/format";
 import { readTheme, watchTheme } from "../shared/stage/theme";
 import { Knowledge } from "./data/knowledge";
 import { FrequencyChart } from "./scatter/frequency";
@@ -27,6 +26,7 @@ import { type ExplorerView, TableView } from "./tables/table_view";
 import { SidePanes } from "../shared/ui/side_panes";
 import { KnowledgeTree, ResultList } from "./side/tree";
 import type { MapItem, MapPicture } from "./data/map_items";
+import * as words from "../words/knowledge";
 
 // Where the keyboard is in an explorer, so that it stays there when all is drawn anew.
 
@@ -85,7 +85,7 @@ export function createKnowledgeExplorer(
   prepareHost(host, "knowledge-explorer");
   const payload = readOrShowError(host, raw, readKnowledge);
   const draw = () => payload && new Explorer(host, new Knowledge(payload), store, kept);
-  const shown = drawOrShowError(host, draw, "This graph cannot be drawn.");
+  const shown = drawOrShowError(host, draw, words.NOT_DRAWN);
   return shown ?? { dispose: () => clearHost(host, ...MARKS), keep: () => undefined };
 }
 
@@ -219,14 +219,13 @@ class Explorer implements KnowledgeExplorer {
     const { dark } = readTheme(this.host);
     this.tree.draw(picture, dark);
     this.host.dataset.mkgDrawn = String(picture.items.length);
-    const drawn = `${exactNumber(picture.items.length)} of at most ${exactNumber(itemLimit())} circles drawn`;
+    const drawn = words.circles(picture.items.length, itemLimit());
     this.counts.textContent = `${this.summary()} · ${drawn}`;
   }
 
   private summary(): string {
     const { payload, modelCount } = this.data;
-    const state = { running: ", which are being analysed", failed: ", which could not be analysed", done: "" };
-    return `${counted(modelCount, "model")} · ${counted(payload.size, "structure")}${state[payload.analysis]}`;
+    return `${words.models(modelCount)} · ${words.structures(payload.size)}${words.ANALYSIS[payload.analysis]}`;
   }
 
   private retheme(): void {
@@ -238,33 +237,29 @@ class Explorer implements KnowledgeExplorer {
   // ------------------------------------------------------------ opening
 
   private open(id: string): void {
-    if (toggle(this.data, this.store, id) === "too many") this.offerRoom(id);
+    if (toggle(this.data, this.store, id) === "too-many") this.offerRoom(id);
   }
 
   private offerRoom(id: string): void {
-    const close = button("mkg-button", "Close the others");
+    const close = button("mkg-button", words.COLLAPSE_OTHERS);
     close.addEventListener("click", () => {
-      if (!openAlone(this.data, this.store, id))
-        this.store.set("notice", "This group alone is more than can be drawn.");
+      if (!openAlone(this.data, this.store, id)) this.store.set("notice", words.GROUP_TOO_LARGE);
       this.hideOffer();
     });
     const item = this.map?.picture.items.find(each => each.id === id);
-    const parts: HTMLElement[] = [
-      el("span", "", `That would be more than ${exactNumber(itemLimit())} circles.`),
-      close
-    ];
+    const parts: HTMLElement[] = [el("span", "", words.overLimit(itemLimit())), close];
     if (item) parts.push(this.narrowButton(item));
     this.showOffer(parts);
   }
 
   /** What is left out of a group can be found by a search in it. */
   private narrow(item: MapItem): void {
-    const parts = [el("span", "", `${item.title} ${item.detail} are not drawn.`), this.narrowButton(item)];
+    const parts = [el("span", "", words.notShown(`${item.title} ${item.detail}`)), this.narrowButton(item)];
     this.showOffer(parts);
   }
 
   private narrowButton(item: MapItem): HTMLElement {
-    const search = button("mkg-button", "Narrow by a search");
+    const search = button("mkg-button", words.SEARCH_INSIDE);
     search.addEventListener("click", () => {
       const term = this.termOf(item);
       this.store.set("query", term);
@@ -291,7 +286,7 @@ class Explorer implements KnowledgeExplorer {
 
   private showOffer(parts: readonly HTMLElement[]): void {
     this.offer.setAttribute("role", "status");
-    const dismiss = button("mkg-button", "Dismiss");
+    const dismiss = button("mkg-button", words.DISMISS);
     dismiss.addEventListener("click", () => this.hideOffer());
     this.offer.replaceChildren(...parts, dismiss);
     this.offer.hidden = false;

@@ -217,7 +217,7 @@ describe("the picture", () => {
       toggle(large, store, `c${i}`),
       toggle(large, store, `c${i}/t1.0`)
     ]).flat();
-    expect(outcomes).toContain("too many");
+    expect(outcomes).toContain("too-many");
     const { expanded: open } = { expanded: store.get("expanded") };
     expect(buildPicture(large, { ...CLOSED, expanded: open }).items.length).toBeLessThanOrEqual(MAX_ITEMS);
     expect(openAlone(large, store, "c11/t1.0")).toBe(true);

@@ -3,7 +3,7 @@
 import { PALETTE } from "../../generated/palette";
 import { canDraw, measurer, oneLine, pixelRatio, truncated, fontOf, type Measure } from "../shared/base/canvas";
 import { button, el, listen, Part, onResize } from "../shared/ui/dom";
-import { counted, exactNumber } from "../shared/base/format";
+import { exactNumber } from "../shared/base/format";
 import { mix, watchTheme } from "../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../metrics/base/chart_theme";
 import { Tooltip } from "../shared/ui/tooltip";
@@ -11,6 +11,7 @@ import type { Knowledge } from "./data/knowledge";
 import { emptyNote } from "./data/descriptions";
 import { searchHits, noResultsNote } from "./data/search";
 import type { ExplorerStore } from "./data/state";
+import * as words from "../words/knowledge";
 
 // The colors of the overlap matrix.
 
@@ -73,7 +74,7 @@ interface At {
 
 export class OverlapMatrix extends Part {
   private readonly controls = el("div", "mkg-kg-controls");
-  private readonly enlarge = button("mkg-button mkg-kg-enlarge", "Show all names");
+  private readonly enlarge = button("mkg-button mkg-kg-enlarge", words.SHOW_NAMES);
   private readonly said = el("span", "mkg-kg-note");
   private readonly frame = el("div", "mkg-kg-matrix");
   private readonly scroller = el("div", "mkg-kg-matrix-scroller");
@@ -102,10 +103,7 @@ export class OverlapMatrix extends Part {
     this.controls.append(this.enlarge, this.ramp(), this.said);
     this.frame.tabIndex = 0;
     this.frame.setAttribute("role", "application");
-    this.frame.setAttribute(
-      "aria-label",
-      "Overlap of models: arrow keys move from cell to cell, Enter selects the row's model"
-    );
+    this.frame.setAttribute("aria-label", words.MATRIX);
     this.frame.setAttribute("aria-keyshortcuts", "ArrowUp ArrowDown ArrowLeft ArrowRight Enter");
     this.canvas.setAttribute("aria-hidden", "true");
     this.scroller.tabIndex = -1;
@@ -157,7 +155,7 @@ export class OverlapMatrix extends Part {
   private ramp(): HTMLElement {
     const ramp = el("span", "mkg-kg-ramp");
     this.rampColors.setAttribute("aria-hidden", "true");
-    ramp.append(el("span", "", "nothing in common"), this.rampColors, el("span", "", "the same structures"));
+    ramp.append(el("span", "", words.NO_OVERLAP), this.rampColors, el("span", "", words.IDENTICAL));
     return ramp;
   }
 
@@ -327,8 +325,8 @@ export class OverlapMatrix extends Part {
     const [one, other] = this.pair(at);
     const names = this.data.payload.models.name;
     const rows = [
-      { name: "overlap (Jaccard)", value: this.data.overlap(one, other).toFixed(3) },
-      { name: "shared structures", value: String(this.data.shared(one, other)) }
+      { name: words.JACCARD, value: this.data.overlap(one, other).toFixed(3) },
+      { name: words.SHARED_ROW, value: String(this.data.shared(one, other)) }
     ];
     this.tip.show(x, y, `${oneLine(names[one])} × ${oneLine(names[other])}`, rows);
   }
@@ -345,19 +343,19 @@ export class OverlapMatrix extends Part {
     }
     const [one, other] = this.pair(at);
     const names = data.payload.models.name;
-    const shared = counted(data.shared(one, other), "structure");
-    this.said.textContent = `${names[one]} × ${names[other]}: ${data.overlap(one, other).toFixed(3)}, ${shared} in common`;
+    const shared = words.shared(words.structures(data.shared(one, other)));
+    this.said.textContent = `${names[one]} × ${names[other]}: ${data.overlap(one, other).toFixed(3)}, ${shared}`;
   }
 
   private summary(): string {
     const { data, count } = this;
     const { isActive, isEmpty, models, byModules } = searchHits(data, this.store.get("query"));
-    if (!isActive || isEmpty) return counted(count, "model");
+    if (!isActive || isEmpty) return words.models(count);
     if (models.size === 1) {
       const [only] = models;
-      return `${data.payload.models.name[only]} and the ${counted(count - 1, "model")} that share most with it`;
+      return words.nearestTo(data.payload.models.name[only], words.models(count - 1));
     }
-    return `${exactNumber(count)} of ${counted(data.modelCount, "model")}${byModules ? ": those with structures that were found" : ""}`;
+    return words.outOf(exactNumber(count), words.models(data.modelCount)) + (byModules ? words.WITH_MATCHES : "");
   }
 
   private clicked(event: MouseEvent): void {

@@ -13,35 +13,22 @@ import {
   field,
   box
 } from "../shared/ui/dom";
-import { counted, exactNumber } from "../shared/base/format";
-import { SearchBox, type SearchTexts } from "../shared/search/search_box";
+import { SearchBox } from "../shared/search/search_box";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { Knowledge } from "./data/knowledge";
 import { search } from "./data/search";
-import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES, VIEWS } from "./data/state";
-
-const GROUP_WORDS: Readonly<Record<Groups, string>> = {
-  families: "families of models",
-  communities: "communities and families"
-};
-
-const SEARCH: SearchTexts = {
-  placeholder: "Search: text, class:Conv2d, params>1M",
-  help:
-    "Text finds names, classes and settings.\nclass:Conv2d finds a class; model:resnet18, family:ResNet and community:3 what is in them.\n" +
-    "params>1M, uses>=10, models>5 compare numbers.\nSeveral terms must all hold.",
-  label: "Search models and structures"
-};
+import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES } from "./data/state";
+import * as words from "../words/knowledge";
 
 export class ExplorerToolbar extends Part {
   private readonly tabs = el("div", "mkg-kg-views");
   private readonly color = el("select");
-  private readonly colorLabel = field("mkg-color-by", "Color", this.color);
+  private readonly colorLabel = field("mkg-color-by", words.COLOR, this.color);
   private readonly groups = el("select", "mkg-kg-groups");
-  private readonly groupsLabel = field("mkg-view", "Circles", this.groups);
+  private readonly groupsLabel = field("mkg-view", words.GROUP_BY, this.groups);
   private readonly search: SearchBox;
-  private readonly fit = iconButton("mkg-button mkg-fit", "fit", "Fit to the window", "f");
-  private readonly zoom = iconButton("mkg-button mkg-zoom-selection", "zoom-selection", "Zoom to the selection", "z");
+  private readonly fit = iconButton("mkg-button mkg-fit", "fit", words.FIT, "f");
+  private readonly zoom = iconButton("mkg-button mkg-zoom-selection", "zoom-selection", words.ZOOM, "z");
 
   constructor(
     host: HTMLElement,
@@ -51,11 +38,11 @@ export class ExplorerToolbar extends Part {
   ) {
     super(host);
     host.classList.add("mkg-toolbar");
-    setRole(host, "toolbar", "View, color and search");
+    setRole(host, "toolbar", words.TOOLBAR);
     this.addTabs();
-    this.groups.append(...GROUPS.map(name => option(name, GROUP_WORDS[name])));
+    this.groups.append(...GROUPS.map(name => option(name, words.GROUPS[name])));
     this.groups.value = store.get("groups");
-    this.search = new SearchBox(widgetRoot(host), SEARCH, {
+    this.search = new SearchBox(widgetRoot(host), words.SEARCH, {
       search: query => store.set("query", query),
       step: () => events.first()
     });
@@ -74,9 +61,9 @@ export class ExplorerToolbar extends Part {
   }
 
   private addTabs(): void {
-    setRole(this.tabs, "group", "View");
+    setRole(this.tabs, "group", words.VIEW);
     for (const view of VIEW_NAMES) {
-      const tab = button("mkg-kg-view", VIEWS[view]);
+      const tab = button("mkg-kg-view", words.VIEWS[view]);
       tab.dataset.mkgView = view;
       this.disposers.add(listen(tab, "click", () => this.store.set("view", view)));
       this.tabs.append(tab);
@@ -98,7 +85,7 @@ export class ExplorerToolbar extends Part {
   }
 
   private fillColors(): void {
-    this.color.replaceChildren(...COLORS.map(name => option(name, name === "class" ? "sort of class" : name)));
+    this.color.replaceChildren(...COLORS.map(name => option(name, name === "class" ? words.CLASS_TYPE : name)));
     this.color.value = this.store.get("colorBy");
   }
 
@@ -124,9 +111,8 @@ export class ExplorerToolbar extends Part {
   private showCount(): void {
     const query = this.store.get("query");
     const { things, models, modules, notice } = search(this.data, query);
-    const both = `${counted(models.size, "model")}, ${counted(modules.size, "structure")}`;
-    const one = things.length === 1 ? "1 match" : `${exactNumber(things.length)} matches`;
-    const found = models.size > 0 && modules.size > 0 ? both : one;
+    const both = `${words.models(models.size)}, ${words.structures(modules.size)}`;
+    const found = models.size > 0 && modules.size > 0 ? both : words.matches(things.length);
     this.search.say(query.trim() ? notice || found : "", notice !== "");
   }
 }

@@ -1,6 +1,6 @@
 // Texts of the model graph: canvas, cards, toolbar, legend, notices, comparison.
 
-import { counted } from "../shared/base/format";
+import { counted } from "./numbers";
 
 // Cards
 

@@ -1,6 +1,6 @@
 // Texts of the side panel of a model graph.
 
-import { counted } from "../shared/base/format";
+import { counted } from "./numbers";
 
 export const PANEL = "Selected module";
 export const INVITATION = "Click a module to see its parameters and shapes. Double-click or press Enter to open it.";

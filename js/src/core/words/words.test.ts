@@ -8,7 +8,6 @@ import { expect, it } from "vitest";
 const SOURCE = join(__dirname, "..", "..");
 const WORDS = "core/words/";
 const READERS = "core/files/"; // what is wrong with a file is said where it is found, as Python's readers say it
-const PENDING = ["core/knowledge/"]; // folders whose texts stand in their code still
 const SENTENCE = /(?:^|[^-\w/.])[A-Za-z]{2,},?[ \u00a0]+[a-z]{2,}(?![-\w/.(])/; // two words in a row
 const LABEL = /^[A-Z][a-z]{2,}[…:]?$/; // one with a capital
 const STYLE =
@@ -85,7 +84,7 @@ it("finds texts in code", () => {
 
 const files = sources(SOURCE).map(path => [relative(SOURCE, path).replaceAll("\\", "/"), path] as const);
 
-it.each(files.filter(([name]) => ![WORDS, READERS, ...PENDING].some(folder => name.startsWith(folder))))(
+it.each(files.filter(([name]) => ![WORDS, READERS].some(folder => name.startsWith(folder))))(
   "%s has no text of its own",
   (name, path) => {
     expect(strayTexts(name, readFileSync(path, "utf8"))).toEqual([]);

@@ -1,22 +1,14 @@
 // Short descriptions of nodes for tooltips and lists, and the notes of empty views.
 
 import { oneLine } from "../../shared/base/canvas";
-import { counted, exactNumber, shortNumber } from "../../shared/base/format";
+import { exactNumber, shortNumber } from "../../shared/base/format";
 import { toNumber } from "../../shared/payload/payload";
 import type { TooltipRow } from "../../shared/ui/tooltip";
-import type { Knowledge, Entity, EntityKind } from "./knowledge";
+import type { Knowledge, Entity } from "./knowledge";
 import type { MapItem } from "./map_items";
 import { button, copyText, el, icon } from "../../shared/ui/dom";
 import type { ExplorerStore } from "./state";
-
-export const KIND_WORDS: Readonly<Record<EntityKind, string>> = {
-  module: "structure",
-  model: "model",
-  family: "family of models",
-  superfamily: "families that are alike",
-  community: "community",
-  type: "type"
-};
+import * as words from "../../words/knowledge";
 
 /** "In degree" for in_degree. */
 export function measureLabel(measure: string): string {
@@ -31,9 +23,9 @@ interface TooltipText {
 
 export function tooltipOf(data: Knowledge, item: MapItem): TooltipText {
   const { thing } = item;
-  const how = item.isOpen ? "double click closes it" : "double click opens it";
+  const how = item.isOpen ? words.TO_COLLAPSE : words.TO_EXPAND;
   if (!thing) {
-    const notes = [item.isGroup ? how : "click to narrow by a search"];
+    const notes = [item.isGroup ? how : words.TO_SEARCH];
     return { heading: item.isGroup ? item.title : `${item.title} ${item.detail}`, rows: [], notes };
   }
   const rows = (thing.kind === "module" ? moduleRows : groupRows)(data, thing);
@@ -42,10 +34,10 @@ export function tooltipOf(data: Knowledge, item: MapItem): TooltipText {
 
 function moduleRows(data: Knowledge, { index }: Entity): TooltipRow[] {
   return [
-    { name: "class", value: oneLine(data.className(index)) },
-    { name: "uses", value: exactNumber(data.uses[index]) },
-    { name: "models", value: exactNumber(data.modelsOf[index].length) },
-    { name: "parameters", value: shortNumber(data.params[index] ?? 0) }
+    { name: words.CLASS_ROW, value: oneLine(data.className(index)) },
+    { name: words.USES_ROW, value: exactNumber(data.uses[index]) },
+    { name: words.MODELS_ROW, value: exactNumber(data.modelsOf[index].length) },
+    { name: words.PARAMETERS_ROW, value: shortNumber(data.params[index] ?? 0) }
   ];
 }
 
@@ -55,66 +47,40 @@ function groupRows(data: Knowledge, thing: Entity): TooltipRow[] {
   const row = (name: string, count: number) => ({ name, value: exactNumber(count) });
   if (kind === "model") {
     const params = shortNumber(toNumber(models.params[index]) ?? 0);
-    return [{ name: "parameters", value: params }, row("structures", models.structures[index])];
+    return [{ name: words.PARAMETERS_ROW, value: params }, row(words.STRUCTURES_ROW, models.structures[index])];
   }
   const every = data.modelsFor(thing);
-  const rows = every ? [row("models", every.length)] : [];
-  if (kind === "superfamily") rows.unshift(row("families", data.familiesIn(index).length));
-  return data.isAnalysed ? [...rows, row("structures", data.members(thing).length)] : rows;
+  const rows = every ? [row(words.MODELS_ROW, every.length)] : [];
+  if (kind === "superfamily") rows.unshift(row(words.FAMILIES_ROW, data.familiesIn(index).length));
+  return data.isAnalysed ? [...rows, row(words.STRUCTURES_ROW, data.members(thing).length)] : rows;
 }
 
 /** One line under a name. */
 export function detailOf(data: Knowledge, thing: Entity): string {
   const { kind, index } = thing;
   if (kind === "module") {
-    const uses = counted(data.uses[index], "use");
-    return `${oneLine(data.className(index))} · ${uses} in ${counted(data.modelsOf[index].length, "model")}`;
+    const used = words.usesIn(words.uses(data.uses[index]), words.models(data.modelsOf[index].length));
+    return `${oneLine(data.className(index))} · ${used}`;
   }
   if (kind === "model") {
     const { params, structures } = data.payload.models;
     const size = shortNumber(toNumber(params[index]) ?? 0);
-    return `model · ${size} parameters · ${counted(structures[index], "structure")}`;
+    return [words.KINDS.model, words.parameters(size), words.structures(structures[index])].join(" · ");
   }
   const models = data.modelsFor(thing);
-  const families = kind === "superfamily" ? counted(data.familiesIn(index).length, "family", "families") : "family";
-  if (models) return `${families} · ${counted(models.length, "model")}`;
-  return `${KIND_WORDS[kind]} · ${counted(data.members(thing).length, "structure")}`;
+  const families = kind === "superfamily" ? words.families(data.familiesIn(index).length) : words.FAMILY;
+  if (models) return `${families} · ${words.models(models.length)}`;
+  return `${words.KINDS[kind]} · ${words.structures(data.members(thing).length)}`;
 }
 
 // What to write where there is nothing to show yet, as code to copy.
 
-interface Advice {
-  readonly said: string;
-  readonly code: string;
-}
-
-const ADVICE = {
-  models: {
-    said: "The graph has no models yet. With kg as the graph and explorer as this widget:",
-    code: 'import torchvision\nkg.add_model(torchvision.models.resnet18(), name="resnet18")\nexplorer.refresh()'
-  },
-  others: {
-    said: "There is only one model, and nothing to compare it with. Add another:",
-    code: 'import torchvision\nkg.add_model(torchvision.models.resnet50(), name="resnet50")\nexplorer.refresh()'
-  },
-  results: {
-    said: "No two numbers are known of the same models. Results come from tables, for example those of timm:",
-    code: 'kg.add_results(mk.published_results("timm"))\nexplorer.refresh()'
-  },
-  jobs: {
-    said: "No training runs are known yet. A run is a job of the graph, with a model that it has:",
-    code:
-      'kg.add_user("me")\nkg.add_dataset("my data")\n' +
-      'kg.add_job(user="me", dataset="my data", model="resnet18", accuracy=0.91)\nexplorer.refresh()'
-  }
-} as const satisfies Record<string, Advice>;
-
 /** That something is missing, and the code that would change it, with a button that copies it. */
-export function emptyNote(what: keyof typeof ADVICE, store: ExplorerStore): HTMLElement {
-  const { said, code } = ADVICE[what];
+export function emptyNote(what: keyof typeof words.ADVICE, store: ExplorerStore): HTMLElement {
+  const { said, code } = words.ADVICE[what];
   const note = el("div", "mkg-kg-nothing");
   const copy = button("mkg-button mkg-kg-copy-code", "");
-  copy.append(icon("copy"), el("span", "", "Copy the code"));
+  copy.append(icon("copy"), el("span", "", words.COPY_CODE));
   copy.addEventListener("click", () => void tell(copyText(code), store));
   note.append(el("p", "", said), el("pre", "mkg-kg-code", code), copy);
   return note;
@@ -124,15 +90,12 @@ export function emptyNote(what: keyof typeof ADVICE, store: ExplorerStore): HTML
 export function waitingNote(data: Knowledge): HTMLElement {
   const note = el("div", "mkg-kg-nothing");
   note.setAttribute("role", "status");
-  const count = counted(data.payload.size, "structure");
-  const said =
-    data.payload.analysis === "running"
-      ? `${count} are being analysed by the kernel. Graph and Scatter show the models meanwhile.`
-      : `${count} could not be analysed: the log of the kernel says why.`;
+  const count = words.structures(data.payload.size);
+  const said = data.payload.analysis === "running" ? words.analyzing(count) : words.notAnalyzed(count);
   note.append(el("p", "", said));
   return note;
 }
 
 async function tell(copied: Promise<boolean>, store: ExplorerStore): Promise<void> {
-  store.set("notice", (await copied) ? "Copied." : "The browser did not allow copying.");
+  store.set("notice", (await copied) ? words.COPIED : words.NOT_COPIED);
 }

@@ -5,8 +5,8 @@ import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from 
 import type { Knowledge, Entity } from "./knowledge";
 import { bestByModel, quantities, type Quantity, wordOf } from "./quantities";
 import { button, el } from "../../shared/ui/dom";
-import { counted } from "../../shared/base/format";
 import type { ExplorerStore } from "./state";
+import * as words from "../../words/knowledge";
 
 interface Answer {
   readonly things: readonly Entity[]; // best first: models, then structures
@@ -75,7 +75,7 @@ function addGroup(data: Knowledge, text: string, tests: Tests): boolean {
   const found = /^(type|class|model|family|community):(.*)$/is.exec(text);
   if (!found) return false;
   const [kind, wanted] = [found[1].toLowerCase(), found[2].toLowerCase()];
-  if (!wanted) tests.notice ||= `Write a name after “${kind}:”, for example class:Conv2d.`;
+  if (!wanted) tests.notice ||= words.nameMissing(kind);
   else if (kind === "model") addModel(data, tests, name => name === wanted);
   else if (kind === "family") addFamily(data, tests, wanted);
   else if (kind === "community") {
@@ -116,13 +116,12 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
   const quantities = quantitiesCalled(data, name.toLowerCase());
   if (!column && quantities.length === 0) {
     if (value === null || sign.startsWith("=")) return false;
-    const words = new Set(quantitiesOf(data).map(wordOf));
-    const known = [...new Set([...COLUMNS, ...data.measures, ...words])].join(", ");
-    tests.notice ||= `There is no number called “${shortened(name)}”: known are ${known}.`;
+    const known = new Set([...COLUMNS, ...data.measures, ...quantitiesOf(data).map(wordOf)]);
+    tests.notice ||= words.unknownNumber(shortened(name), [...known].join(", "));
     return true;
   }
   if (value === null || !holds) {
-    tests.notice ||= `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
+    tests.notice ||= words.numberMissing(shortened(name + sign), name.toLowerCase());
     return true;
   }
   tests.module.push(entity => {
@@ -257,7 +256,7 @@ function find(data: Knowledge, query: string): SearchHits {
     const every = new Set([...modules, ...sources.flatMap(model => [...data.memberSet(model)])]);
     const [first] = sources;
     const source =
-      sources.length === 1 ? data.payload.models.name[first] : `the ${counted(sources.length, "model")} found`;
+      sources.length === 1 ? data.payload.models.name[first] : words.matching(words.models(sources.length));
     return { ...base, modules: every, byModels: true, sources: new Set(sources), source };
   }
   if (models.size === 0) return { ...base, models: new Set(data.modelsWith([...modules])), byModules: true };
@@ -268,11 +267,11 @@ function find(data: Knowledge, query: string): SearchHits {
 export function noResultsNote(store: ExplorerStore, isEmpty: boolean): HTMLElement {
   const note = el("div", "mkg-kg-nothing");
   note.setAttribute("role", "status");
-  const clear = button("mkg-button mkg-kg-clear", "Clear the search");
+  const clear = button("mkg-button mkg-kg-clear", words.CLEAR);
   clear.addEventListener("click", () => store.set("query", ""));
   const said = el("p");
-  const words = isEmpty ? ["Nothing is found for “", "”."] : ["What is found for “", "” is not in this view."];
-  said.append(words[0], el("bdi", "", store.get("query").trim()), words[1]);
-  note.append(said, clear, el("p", "mkg-dim", "Escape in the search field clears it, too."));
+  const [before, after] = isEmpty ? words.NO_RESULTS : words.ELSEWHERE;
+  said.append(before, el("bdi", "", store.get("query").trim()), after);
+  note.append(said, clear, el("p", "mkg-dim", words.CLEAR_BY_KEY));
   return note;
 }

@@ -2,20 +2,10 @@
 
 import { StateStore } from "../../shared/base/state_store";
 import type { Level } from "./payload";
+import * as words from "../../words/knowledge";
 
-// by name: the text of the tab
-export const VIEWS = {
-  graph: "Graph",
-  scatter: "Scatter",
-  ranking: "Ranking",
-  communities: "Communities",
-  types: "Types",
-  overlap: "Overlap",
-  frequency: "Rank–frequency",
-  jobs: "Training"
-} as const;
-type ExplorerView = keyof typeof VIEWS;
-export const VIEW_NAMES = Object.keys(VIEWS) as ExplorerView[];
+type ExplorerView = keyof typeof words.VIEWS;
+export const VIEW_NAMES = Object.keys(words.VIEWS) as ExplorerView[];
 export const COLORS = ["family", "community", "class", "uses", "importance", "none"] as const;
 export type ColorBy = (typeof COLORS)[number];
 

@@ -16,6 +16,7 @@ import { CirclePainter, type Painted } from "./circle_painter";
 import { buildPicture, mapOptions, itemOf, revealSelected } from "./map_contents";
 import type { ExplorerStore, Groups } from "../data/state";
 import { tooltipOf } from "../data/descriptions";
+import * as words from "../../words/knowledge";
 
 interface MapEvents {
   open(id: string): void;
@@ -168,10 +169,9 @@ export class KnowledgeMap {
   }
 
   private makeStage(): Stage {
-    const label = "Graph of all models. The tree beside it offers the same by keyboard.";
     return new Stage(
       this.wrap,
-      label,
+      words.MAP,
       { least: 0.04, most: 5, isOverview: true },
       {
         paint: (context, view) => this.painter.paint(context, this.painted, view, this.theme),

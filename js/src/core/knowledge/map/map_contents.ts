@@ -8,6 +8,7 @@ import { groupLinks, type MapItem, type MapPicture, memberLinks } from "../data/
 import { type ExplorerState, type ExplorerStore, GROUPS, type Groups } from "../data/state";
 import { oneLine } from "../../shared/base/canvas";
 import { push } from "../../shared/base/multimap";
+import * as words from "../../words/knowledge";
 
 export const MAX_ITEMS = 500; // never more, whatever the settings say
 const MAX_GROUPS = 40; // of one kind at the start
@@ -166,9 +167,9 @@ function groups(data: Knowledge, choice: Groups): UnplacedItem[] {
     found.map(index => group(data, { kind, index, level: 0 }, ""));
   return [
     ...every("community", communities),
-    ...together(SMALL, "Small communities", `${small.length} communities`, every("community", small)),
+    ...together(SMALL, words.SMALL_COMMUNITIES, words.communities(small.length), every("community", small)),
     ...families.map(thing => group(data, thing, "")),
-    ...together(OTHERS_OF[choice], "Other models", `${others.length} models`, every("model", others))
+    ...together(OTHERS_OF[choice], words.OTHER_MODELS, words.otherModels(others.length), every("model", others))
   ];
 }
 
@@ -194,7 +195,7 @@ function shortened(unplaced: UnplacedItem[], most: number, prefix: string, noun:
   if (unplaced.length <= most) return unplaced;
   const left = unplaced.slice(most - 1);
   const members = left.flatMap(item => item.members);
-  const title = `${left.length} more`;
+  const title = words.more(left.length);
   const rest = {
     id: `${prefix}+`,
     kind: "more",
@@ -239,7 +240,7 @@ function group(data: Knowledge, thing: Entity, parent: string, members = data.me
 function structure(data: Knowledge, entity: number, parent: string): UnplacedItem {
   const thing: Entity = { kind: "module", index: entity, level: 0 };
   const inside = data.children(entity).length;
-  const detail = inside > 0 ? `${shortNumber(data.params[entity] ?? 0)} parameters` : hyperLine(data.hyper(entity));
+  const detail = inside > 0 ? words.parameters(shortNumber(data.params[entity] ?? 0)) : hyperLine(data.hyper(entity));
   const title = oneLine(data.name(thing));
   return {
     id: idIn(parent, thing),
@@ -262,15 +263,15 @@ function members(data: Knowledge, item: MapItem, choice: Groups, order: Order): 
     const { small } = startOf(data, choice);
     return most(
       small.map(index => group(data, { kind: "community", index, level: 0 }, id)),
-      "communities"
+      words.NOUNS.communities[1]
     );
   }
-  if (!thing) return most(models(othersOf(data, id) ?? []), "models");
-  if (thing.kind === "superfamily") return most(familiesIn(data, thing.index, id, order), "families");
-  if (thing.kind === "family") return most(models(data.modelsIn(thing.index)), "models");
+  if (!thing) return most(models(othersOf(data, id) ?? []), words.MODELS_ROW);
+  if (thing.kind === "superfamily") return most(familiesIn(data, thing.index, id, order), words.FAMILIES_ROW);
+  if (thing.kind === "family") return most(models(data.modelsIn(thing.index)), words.MODELS_ROW);
   const sorted = order.structures(found);
   const unplaced = found.length > MANY && thing.kind !== "type" ? byType(data, sorted, id) : each(data, sorted, id);
-  return most(unplaced, thing.kind === "type" ? "structures" : "types");
+  return most(unplaced, thing.kind === "type" ? words.STRUCTURES_ROW : words.NOUNS.types[1]);
 }
 
 /** Where some will be left out, others than those that come first. */
@@ -309,7 +310,7 @@ function byType(data: Knowledge, entities: readonly number[], parent: string): U
 // Opening and closing groups, and bringing what is selected into the picture.
 
 /** What opening a group came to. */
-type Outcome = "done" | "too many";
+type Outcome = "done" | "too-many";
 
 export function toggle(data: Knowledge, store: ExplorerStore, id: string): Outcome {
   const open = store.get("expanded");
@@ -320,7 +321,7 @@ export function toggle(data: Knowledge, store: ExplorerStore, id: string): Outco
     );
     return "done";
   }
-  return openAll(data, store, [...open, id]) ? "done" : "too many";
+  return openAll(data, store, [...open, id]) ? "done" : "too-many";
 }
 
 /** Closes all other groups, then opens this one with what it lies in. */

@@ -10,6 +10,7 @@ import type { Knowledge } from "../data/knowledge";
 import type { MapItem } from "../data/map_items";
 import type { ColorBy, ExplorerStore } from "../data/state";
 import { el, svg, Part, setRole } from "../../shared/ui/dom";
+import * as words from "../../words/knowledge";
 
 interface LegendEntry {
   readonly color: string;
@@ -31,15 +32,7 @@ export interface NodeColors {
 }
 
 const NAMED = 7; // groups with a color of their own; an eighth color is the rest's
-const SORTS: readonly [string, string][] = [
-  ["Conv2d", "convolutions"],
-  ["BatchNorm2d", "normalisations"],
-  ["Linear", "linear layers"],
-  ["Attention", "attention"],
-  ["ReLU", "activations"],
-  ["MaxPool2d", "pooling"],
-  ["Dropout", "no weights"]
-];
+const CLASSES = "Conv2d BatchNorm2d Linear Attention ReLU MaxPool2d Dropout".split(" "); // one of each entry of the legend
 
 /** The measure that stands for importance: the first that the payload has. */
 const mainMeasure = (data: Knowledge): string | undefined => data.measures[0];
@@ -64,10 +57,10 @@ function byFamily(data: Knowledge, dark: boolean): NodeColors {
   const largest = sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a] || a - b);
   const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
   const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(name[index]) }));
-  if (name.length > NAMED) entries.push({ color: otherColor(dark), text: `${name.length - NAMED} smaller ones` });
+  if (name.length > NAMED) entries.push({ color: otherColor(dark), text: words.smaller(name.length - NAMED) });
   const most = memo((members: readonly number[]) => mainSuperfamily(data, members));
   return {
-    title: "family",
+    title: words.FAMILY,
     entries,
     ramp: null,
     of: ({ thing, members }) => {
@@ -108,9 +101,9 @@ function byCommunity(data: Knowledge, dark: boolean): NodeColors {
   const largest = Array.from({ length: count }, (_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
   const colors = new Map(largest.slice(0, NAMED).map((index, slot) => [index, lightened(lineColor(slot, dark), dark)]));
   const entries = [...colors].map(([index, color]) => ({ color, text: oneLine(data.communityName(index)) }));
-  if (count > NAMED) entries.push({ color: otherColor(dark), text: `${count - NAMED} smaller ones` });
+  if (count > NAMED) entries.push({ color: otherColor(dark), text: words.smaller(count - NAMED) });
   return {
-    title: "community",
+    title: words.KINDS.community,
     entries,
     ramp: null,
     of: ({ thing, members }) => {
@@ -122,10 +115,10 @@ function byCommunity(data: Knowledge, dark: boolean): NodeColors {
 
 function byClass(data: Knowledge, dark: boolean): NodeColors {
   const ink = (className: string, container: boolean) => lightened(familyColor(className, container), dark);
-  const entries = SORTS.map(([className, text]) => ({ color: ink(className, false), text }));
-  entries.push({ color: ink("", true), text: "containers" }, { color: ink("", false), text: "others" });
+  const entries = CLASSES.map((className, at) => ({ color: ink(className, false), text: words.CLASSES[at] }));
+  entries.push({ color: ink("", true), text: words.CONTAINERS }, { color: ink("", false), text: words.OTHERS });
   return {
-    title: "sort of class",
+    title: words.CLASS_TYPE,
     entries,
     ramp: null,
     of: ({ members }) => {
@@ -153,7 +146,7 @@ function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "family" | "communi
     high = Math.max(high, value);
   }
   const span = Math.log(high / low) || 1;
-  const label = colorBy === "uses" ? "uses" : `importance (${(measure ?? "unknown").replace(/_/g, " ")})`;
+  const label = colorBy === "uses" ? words.USES_ROW : words.importance((measure ?? words.UNKNOWN).replace(/_/g, " "));
   return {
     title: label,
     entries: [],
@@ -168,13 +161,6 @@ function byNumber(data: Knowledge, colorBy: Exclude<ColorBy, "family" | "communi
 // What colors and shapes mean.
 
 const STEPS = 48;
-const SHAPES: readonly [string, string][] = [
-  ["circle", "community"],
-  ["square", "family, model"],
-  ["stack", "type"],
-  ["ring", "container"],
-  ["dot", "module"]
-];
 
 export class ExplorerLegend extends Part {
   private dark = false;
@@ -187,7 +173,7 @@ export class ExplorerLegend extends Part {
   ) {
     super(host);
     host.classList.add("mkg-legend", "mkg-kg-legend");
-    setRole(host, "group", "Legend");
+    setRole(host, "group", words.LEGEND);
     this.disposers.add(store.on("colorBy", () => this.draw(this.dark)));
   }
 
@@ -196,14 +182,14 @@ export class ExplorerLegend extends Part {
     [this.dark, this.hasShapes] = [dark, hasShapes];
     const { title, entries, ramp } = nodeColors(this.data, this.store, dark);
     const shapes = el("div", "mkg-kg-shapes");
-    for (const [shape, text] of SHAPES) shapes.append(key(text, `mkg-kg-shape mkg-is-${shape}`));
+    for (const [shape, text] of Object.entries(words.SHAPES)) shapes.append(key(text, `mkg-kg-shape mkg-is-${shape}`));
     const parts: HTMLElement[] = [];
     if (title) parts.push(el("div", "mkg-legend-title", title));
     for (const { color, text } of entries) parts.push(key(text, "mkg-kg-swatch", color));
     if (ramp) {
       const picture = el("div", "mkg-legend-ramp");
       picture.append(rampPicture());
-      const note = el("span", "mkg-legend-note", "logarithmic; a group has that of its highest member");
+      const note = el("span", "mkg-legend-note", words.LOG_NOTE);
       parts.push(el("span", "mkg-legend-end", ramp.low), picture, el("span", "mkg-legend-end", ramp.high), note);
     }
     this.host.replaceChildren(...parts, ...(hasShapes ? [shapes] : []));

@@ -15,6 +15,7 @@ import { emptyNote } from "../data/descriptions";
 import { type SearchHits, searchHits, noResultsNote } from "../data/search";
 import type { ExplorerStore } from "../data/state";
 import { timesPowers } from "../../metrics/base/value_axis";
+import * as words from "../../words/knowledge";
 
 // Ranks and uses as points, and the laws that were fitted to them. Pure arithmetic.
 
@@ -105,7 +106,7 @@ export class FrequencyChart extends Part {
     this.ranks = rankedUses(data);
     this.laws = laws(data);
     this.chart.tabIndex = 0;
-    setRole(this.chart, "application", "Uses by rank: arrow keys go from structure to structure, Enter selects");
+    setRole(this.chart, "application", words.FREQUENCY);
     this.chart.setAttribute("aria-keyshortcuts", "ArrowLeft ArrowRight Home End Enter");
     this.said.setAttribute("role", "status");
     this.mark.hidden = true;
@@ -123,10 +124,10 @@ export class FrequencyChart extends Part {
   }
 
   private addControls(): void {
-    setRole(this.scales, "group", "Axes");
+    setRole(this.scales, "group", words.SCALE);
     for (const [name, text] of [
-      ["log", "Log–log"],
-      ["linear", "Linear"]
+      ["log", words.LOG_LOG],
+      ["linear", words.LINEAR]
     ] as const) {
       const choice = button("mkg-kg-view", text);
       choice.dataset.mkgScale = name;
@@ -144,7 +145,7 @@ export class FrequencyChart extends Part {
       [law, number(ratio), number(p)].map(text => nameSpan("", text))
     );
     this.notes.append(verdict);
-    if (rows.length) this.notes.append(table(["Against", "Log-likelihood ratio", "p"], rows));
+    if (rows.length) this.notes.append(table([words.COMPARED_WITH, words.LIKELIHOOD_RATIO, "p"], rows));
   }
 
   private listen(): void {
@@ -310,9 +311,9 @@ export class FrequencyChart extends Part {
     const { over } = this.plot;
     const entity = this.ranks.entities[rank - 1];
     const rows = [
-      { name: "rank", value: exactNumber(rank) },
-      { name: "uses", value: exactNumber(this.ranks.counts[rank - 1]) },
-      { name: "models", value: exactNumber(this.data.modelsOf[entity].length) }
+      { name: words.RANK_ROW, value: exactNumber(rank) },
+      { name: words.USES_ROW, value: exactNumber(this.ranks.counts[rank - 1]) },
+      { name: words.MODELS_ROW, value: exactNumber(this.data.modelsOf[entity].length) }
     ];
     this.tip.show(
       x + over.offsetLeft,
@@ -328,15 +329,15 @@ export class FrequencyChart extends Part {
     const text =
       rank === null
         ? this.summary()
-        : `rank ${exactNumber(rank)}: ${this.data.payload.entities.name[entities[rank - 1]]}, ${exactNumber(counts[rank - 1])} uses`;
+        : words.atRank(rank, this.data.payload.entities.name[entities[rank - 1]], counts[rank - 1]);
     if (this.said.textContent !== text) this.said.textContent = text;
   }
 
   private summary(): string {
     const { isActive, modules, byModels, source } = this.hits;
-    const every = `${exactNumber(this.ranks.counts.length)} structures`;
+    const every = words.structures(this.ranks.counts.length);
     if (!isActive || modules.size === 0) return every;
-    return `${exactNumber(modules.size)} of ${every} marked${byModels ? `: those of ${source}` : ""}`;
+    return words.marked(words.outOf(exactNumber(modules.size), every)) + (byModels ? words.ofSource(source) : "");
   }
 
   private click(): void {

@@ -165,7 +165,7 @@ describe("the scatter", () => {
     const best = () => Array.from(host.querySelectorAll(".mkg-kg-front .mkg-kg-row-name"), row => row.textContent);
     expect(best()).toEqual(["net0", "net1", "net1"]);
     expect(host.querySelector(".mkg-kg-note")?.textContent).toBe(
-      "4 points of 3 models, 2 on the front · 2 without both numbers"
+      "4 points of 3 models, 2 on the front · 2 without both values"
     );
     host.querySelector<HTMLElement>(".mkg-kg-front button")?.click();
     expect(store.get("selected")).toBe("Model:net0");
@@ -188,7 +188,7 @@ describe("the scatter", () => {
     store.set("query", "structures>100");
     expect(host.querySelector(".mkg-kg-nothing")?.textContent).toContain("structures>100");
     store.set("query", "speed>1");
-    expect(host.querySelector(".mkg-search")?.textContent).toContain("known are params, bytes");
+    expect(host.querySelector(".mkg-search")?.textContent).toContain("Known: params, bytes");
   });
 
   it("walks from model to model by keys", () => {
@@ -237,13 +237,13 @@ describe("a graph that is still being analysed", () => {
     const store = new ExplorerStore({ selected: "Model:net1" });
     const host = mount(models(), store);
     expect(host.dataset.mkgAnalysis).toBe("running");
-    expect(host.querySelector(".mkg-kg-counts")?.textContent).toContain("20 structures, which are being analysed");
+    expect(host.querySelector(".mkg-kg-counts")?.textContent).toContain("20 structures, analysis running");
     expect(host.querySelector(".mkg-side-panel")?.textContent).toContain("acc@1, digits 85 %");
     store.set("view", "scatter");
     expect(host.querySelectorAll(".mkg-kg-front li")).toHaveLength(3);
     for (const view of ["ranking", "communities", "types", "overlap", "frequency", "jobs"] as const) {
       store.set("view", view);
-      expect(host.textContent, view).toContain("20 structures are being analysed by the kernel");
+      expect(host.textContent, view).toContain("Analyzing 20 structures…");
     }
     store.set("query", "net3");
     store.set("selected", "Family:a");

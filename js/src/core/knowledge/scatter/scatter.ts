@@ -2,7 +2,7 @@
 
 import { measurer, oneLine } from "../../shared/base/canvas";
 import { button, el, listen, nameSpan, Part } from "../../shared/ui/dom";
-import { counted, exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
+import { exactNumber, shortBytes, shortNumber } from "../../shared/base/format";
 import { userPose, Stage, type StagePicture } from "../../shared/stage/stage";
 import { watchTheme } from "../../shared/stage/theme";
 import { Tooltip } from "../../shared/ui/tooltip";
@@ -26,6 +26,7 @@ import {
 } from "./scatter_painter";
 import { paretoFront, quantities, type Quantity, type ScatterPoint, scatterPoints } from "../data/quantities";
 import type { ExplorerStore } from "../data/state";
+import * as words from "../../words/knowledge";
 
 const NEAR = 10; // pixels from a dot that still count as on it
 const SIZE = { width: 720, height: 460 }; // of the picture while nobody knows that of the canvas
@@ -59,7 +60,7 @@ export class Scatter extends Part {
     this.theme = readChartTheme(host);
     this.axes = new ScatterAxes(this.controls, quantities(data), store);
     this.said.setAttribute("role", "status");
-    this.best.setAttribute("aria-label", "Models than which no other is better in both ways");
+    this.best.setAttribute("aria-label", words.BEST_LABEL);
     this.place.append(this.wrap, this.best);
     host.append(this.controls, this.nothing, this.place);
     this.stage = this.makeStage();
@@ -239,10 +240,10 @@ export class Scatter extends Part {
     const shown = new Set(this.points.map(({ model }) => model));
     const best = new Set(this.front.map(place => this.points[place].model)).size;
     const without = this.data.modelCount - shown.size;
-    const points = this.points.length > shown.size ? `${exactNumber(this.points.length)} points of ` : "";
-    const parts = [`${points}${counted(shown.size, "model")}, ${exactNumber(best)} on the front`];
-    if (without > 0) parts.push(`${exactNumber(without)} without both numbers`);
-    if (isActive) parts.push(`${exactNumber([...shown].filter(model => models.has(model)).length)} found`);
+    const points = this.points.length > shown.size ? words.points(this.points.length) : "";
+    const parts = [words.onFront(points + words.models(shown.size), best)];
+    if (without > 0) parts.push(words.incomplete(without));
+    if (isActive) parts.push(words.found([...shown].filter(model => models.has(model)).length));
     this.said.textContent = parts.join(" · ");
   }
 
@@ -251,7 +252,7 @@ export class Scatter extends Part {
     const list = el("ul", "mkg-kg-list");
     for (const place of this.front) {
       const point = this.points[place];
-      const row = button("mkg-kg-row", "", "Select this model");
+      const row = button("mkg-kg-row", "", words.select(words.KINDS.model));
       row.dataset.mkgKey = this.keyOf(point);
       row.append(
         nameSpan("mkg-kg-row-name", oneLine(this.data.payload.models.name[point.model])),
@@ -262,7 +263,7 @@ export class Scatter extends Part {
       list.append(item);
     }
     const note = el("p", "mkg-dim", `${titleOf(y)} · ${titleOf(x)}`);
-    this.best.replaceChildren(el("h4", "", "Best trade-offs"), note, list);
+    this.best.replaceChildren(el("h4", "", words.BEST), note, list);
   }
 
   // ------------------------------------------------------------ pointing
@@ -297,8 +298,8 @@ export class Scatter extends Part {
     );
     const trainings = point.jobs.map(job => jobs.training[job] ?? "").filter(Boolean);
     const isSaid = trainings.some(training => training.includes("image_size"));
-    if (point.size !== null && !isSaid) rows.push({ name: "image size", value: exactNumber(point.size) });
-    rows.push({ name: "family", value: oneLine(this.data.payload.families[models.family[point.model]]) });
+    if (point.size !== null && !isSaid) rows.push({ name: words.IMAGE_SIZE, value: exactNumber(point.size) });
+    rows.push({ name: words.FAMILY, value: oneLine(this.data.payload.families[models.family[point.model]]) });
     const dot = this.dots[place];
     this.tip.show(
       dot.x * zoom + pan.x,

@@ -9,6 +9,7 @@ import { button, Disposers, el, listen, option, setAttribute, field } from "../.
 import { firstPair, isWide, type Quantity } from "../data/quantities";
 import type { ExplorerStore } from "../data/state";
 import { logTicks, roundTicks } from "../../metrics/base/value_axis";
+import * as words from "../../words/knowledge";
 
 export interface Dot {
   readonly name: string;
@@ -289,8 +290,8 @@ export function scaleOf(
 
 export type Side = "x" | "y";
 const SIDES: readonly (readonly [Side, string])[] = [
-  ["y", "Up"],
-  ["x", "Across"]
+  ["y", words.Y_AXIS],
+  ["x", words.X_AXIS]
 ];
 
 export class ScatterAxes {
@@ -335,14 +336,14 @@ export class ScatterAxes {
     const select = el("select", `mkg-kg-scatter-${side}`);
     select.append(...this.every.map(({ key, label }) => option(key, oneLine(label))));
     const around = field("mkg-view", word, select);
-    const less = this.toggle(side, "less", "Which way is better, for the front of the best");
-    const powers = this.toggle(side, "powers", "Powers of ten");
-    powers.textContent = "log";
+    const less = this.toggle(side, "less", words.DIRECTION_TITLE);
+    const powers = this.toggle(side, "powers", words.LOG_TITLE);
+    powers.textContent = words.LOG;
     this.followers.push(scales => {
       const quantity = this.quantity(side);
       if (!quantity) return;
       select.value = quantity.key;
-      less.textContent = this.isLess(quantity) ? "less is better" : "more is better";
+      less.textContent = this.isLess(quantity) ? words.LOWER : words.HIGHER;
       setAttribute(powers, "aria-pressed", String(scales[side].isLog));
     });
     this.disposers.add(

@@ -2,13 +2,14 @@
 
 import { oneLine } from "../../shared/base/canvas";
 import { button, el, listen, nameSpan, setAttribute, setRole } from "../../shared/ui/dom";
-import { counted, exactNumber, shortNumber, hyperLine } from "../../shared/base/format";
+import { exactNumber, shortNumber, hyperLine } from "../../shared/base/format";
 import { folded, section, table } from "../../panel/parts";
 import type { Knowledge } from "../data/knowledge";
 import { emptyNote } from "../data/descriptions";
 import type { ExplorerStore } from "../data/state";
 import { highlight } from "../../shared/search/search";
 import { toNumber } from "../../shared/payload/payload";
+import * as words from "../../words/knowledge";
 
 // A list of models to choose one from, by typing, arrow keys or a click: those most like a given one first.
 
@@ -38,14 +39,14 @@ class ModelPicker {
     const others = Array.from({ length: data.modelCount }, (_, i) => i).filter(i => i !== model);
     this.others = others.sort((a, b) => data.overlap(model, b) - data.overlap(model, a) || a - b);
     list.id = `mkg-kg-picker-${++created}`;
-    setRole(list, "listbox", "Models, those with most in common first");
+    setRole(list, "listbox", words.PICKER);
     input.type = "text";
-    input.placeholder = "Name of a model";
+    input.placeholder = words.PICKER_FIELD;
     input.spellcheck = false;
     input.autocomplete = "off";
     for (const [name, value] of Object.entries({
       role: "combobox",
-      "aria-label": "Model to compare with",
+      "aria-label": words.PICKER_LABEL,
       "aria-expanded": "true",
       "aria-autocomplete": "list",
       "aria-controls": list.id
@@ -78,8 +79,7 @@ class ModelPicker {
     this.at = 0;
     this.list.replaceChildren(...this.shown.map((model, i) => this.row(name[model], i, needles)));
     this.list.hidden = this.shown.length === 0;
-    this.note.textContent =
-      found.length === 0 ? "No other model is called so." : found.length > MAX_ROWS ? "Type to narrow the list." : "";
+    this.note.textContent = found.length === 0 ? words.NO_MODEL : found.length > MAX_ROWS ? words.NARROW : "";
     this.mark();
   }
 
@@ -140,16 +140,16 @@ export function compareSections(data: Knowledge, store: ExplorerStore, model: nu
   const key = data.key({ kind: "model", index: model, level: 0 });
   const other = data.find(store.get("other"));
   const isCompared = store.get("comparing") === key && other?.kind === "model" && other.index !== model;
-  if (!isCompared) return [chooser(data, store, model, "Compare with…")];
-  return [chooser(data, store, model, "Compare with another…"), ...answer(data, model, other.index)];
+  if (!isCompared) return [chooser(data, store, model, words.COMPARE)];
+  return [chooser(data, store, model, words.COMPARE_ANOTHER), ...answer(data, model, other.index)];
 }
 
 /** Back from a structure of the answer to the answer. */
 export function backLink(data: Knowledge, store: ExplorerStore): HTMLElement[] {
   const [one, other] = [data.find(store.get("comparing")), data.find(store.get("other"))];
   if (!one || !other || data.find(store.get("selected"))?.kind !== "module") return [];
-  const back = button("mkg-link mkg-kg-back", "", "Back to the comparison");
-  back.append("← ", nameSpan("", data.name(one)), " and ", nameSpan("", data.name(other)));
+  const back = button("mkg-link mkg-kg-back", "", words.BACK);
+  back.append("← ", nameSpan("", data.name(one)), words.AND, nameSpan("", data.name(other)));
   back.dataset.mkgKey = data.key(one);
   return [back];
 }
@@ -160,7 +160,7 @@ function chooser(data: Knowledge, store: ExplorerStore, model: number, text: str
     place.append(emptyNote("others", store));
     return place;
   }
-  const open = button("mkg-button mkg-kg-compare-with", text, "What this model and another have in common");
+  const open = button("mkg-button mkg-kg-compare-with", text, words.COMPARE_TITLE);
   open.setAttribute("aria-expanded", "false");
   const close = () => {
     open.setAttribute("aria-expanded", "false");
@@ -191,17 +191,17 @@ function answer(data: Knowledge, one: number, other: number): HTMLElement[] {
   const names = sides.map(({ model }) => data.payload.models.name[model]);
   const said = el("p", "mkg-kg-answer");
   said.tabIndex = -1;
-  said.append("In common with ", nameSpan("mkg-kg-other", names[1]), `: ${counted(both.length, "structure")}, `);
-  said.append(`overlap ${overlap.toFixed(3)} (Jaccard). `, ...sharedInWords(data, comparison));
+  said.append(words.IN_COMMON, nameSpan("mkg-kg-other", names[1]), `: ${words.structures(both.length)}, `);
+  said.append(words.overlap(overlap.toFixed(3)), ...sharedInWords(data, comparison));
   const figures = el("div", "mkg-kg-figures");
-  figures.append(table(["Shared", ...names], figureRows(sides)));
+  figures.append(table([words.SHARED, ...names], figureRows(sides)));
   return [
-    section("Compared", said, figures),
-    listed(data, "In both", both, ({ uses: [a, b] }) =>
+    section(words.COMPARISON, said, figures),
+    listed(data, words.IN_BOTH, both, ({ uses: [a, b] }) =>
       a === b ? `×${exactNumber(a)}` : `×${exactNumber(a)} / ×${exactNumber(b)}`
     ),
-    listed(data, `Only in ${names[0]}`, first, ({ uses }) => `×${exactNumber(uses[0])}`),
-    listed(data, `Only in ${names[1]}`, second, ({ uses }) => `×${exactNumber(uses[1])}`)
+    listed(data, words.onlyIn(names[0]), first, ({ uses }) => `×${exactNumber(uses[0])}`),
+    listed(data, words.onlyIn(names[1]), second, ({ uses }) => `×${exactNumber(uses[1])}`)
   ];
 }
 
@@ -211,32 +211,32 @@ const NAMED = 3; // structures that a sentence names
 function sharedInWords(data: Knowledge, { sides, both, first, second }: Comparison): (string | HTMLElement)[] {
   const name = ({ model }: Side) => nameSpan("", data.payload.models.name[model]);
   const [one, other] = sides;
-  if (first.length + second.length === 0) return ["They are built of the same structures."];
+  if (first.length + second.length === 0) return [words.SAME_STRUCTURES];
   const roots = sides.map(({ model }) => data.payload.models.root[model]);
   const isInside = ({ entity }: ComparedRow) => !roots.includes(entity);
   if (![...first, ...second].some(isInside)) return numbersInWords(data, both);
   const alone = (side: Side, rows: readonly ComparedRow[]) =>
-    rows.length > 0 ? [" Only in ", name(side), ": ", ...named(data, innermost(data, rows)), "."] : [];
-  if (both.length === 0) return ["Nothing in the one is in the other.", ...alone(one, first), ...alone(other, second)];
+    rows.length > 0 ? [words.ONLY_IN, name(side), ": ", ...named(data, innermost(data, rows)), "."] : [];
+  if (both.length === 0) return [words.NOTHING_SHARED, ...alone(one, first), ...alone(other, second)];
   const part = ({ params: { shared, all } }: Side) => (all > 0 ? shared / all : 0);
   const share = (side: Side) => `${(100 * part(side)).toFixed(0)} %`;
   if (sides.every(side => part(side) < 0.005)) {
-    const little = ["Shared is only what has next to no parameters: ", ...named(data, outermost(data, both)), "."];
+    const little = [words.FEW_SHARED, ...named(data, outermost(data, both)), "."];
     return [...little, ...alone(one, first), ...alone(other, second)];
   }
   const whole = [
-    ...(first.length === 0 ? ["All of ", name(one), " is in ", name(other), ". "] : []),
-    ...(second.length === 0 ? ["All of ", name(other), " is in ", name(one), ". "] : [])
+    ...(first.length === 0 ? [words.ALL_OF, name(one), words.IS_IN, name(other), ". "] : []),
+    ...(second.length === 0 ? [words.ALL_OF, name(other), words.IS_IN, name(one), ". "] : [])
   ];
   return [
     ...whole,
-    "Shared are above all ",
+    words.MAINLY_SHARED,
     ...named(data, outermost(data, both)),
-    `: ${share(one)} of the parameters of `,
+    words.ofParameters(share(one)),
     name(one),
-    `, ${share(other)} of `,
+    `, ${share(other)}${words.OF}`,
     name(other),
-    ".",
+    ").",
     ...alone(one, first),
     ...alone(other, second)
   ];
@@ -249,9 +249,9 @@ function numbersInWords(data: Knowledge, both: readonly ComparedRow[]): (string 
   const said = others.flatMap(({ entity, uses: [a, b] }, i) => [
     i === 0 ? ": " : ", ",
     nameSpan("", data.payload.entities.name[entity]),
-    ` ×${exactNumber(a)} and ×${exactNumber(b)}`
+    words.counts(a, b)
   ]);
-  return ["They are built of the same structures, in other numbers or order", ...said, "."];
+  return [words.SAME_BUT_COUNTS, ...said, "."];
 }
 
 /** "Bottleneck12, Conv2d7 (64 → 128 · k 3) and 5 more". */
@@ -263,7 +263,7 @@ function named(data: Knowledge, found: readonly number[]): (string | HTMLElement
   });
   const rest = found.length - names.length;
   const parts: (string | HTMLElement)[] = names.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
-  return rest > 0 ? [...parts, ` and ${exactNumber(rest)} more`] : parts;
+  return rest > 0 ? [...parts, words.andMore(rest)] : parts;
 }
 
 function figureRows(sides: readonly Side[]): HTMLElement[][] {
@@ -272,17 +272,17 @@ function figureRows(sides: readonly Side[]): HTMLElement[][] {
     ...sides.map(side => share(of(side), format))
   ];
   return [
-    row("structures", side => side.structures, exactNumber),
-    row("modules", side => side.modules, exactNumber),
-    row("parameters", side => side.params, shortNumber)
+    row(words.STRUCTURES_ROW, side => side.structures, exactNumber),
+    row(words.MODULES_ROW, side => side.modules, exactNumber),
+    row(words.PARAMETERS_ROW, side => side.params, shortNumber)
   ];
 }
 
 function share({ shared, all }: SharedOf, format: (value: number) => string): HTMLElement {
   const cell = el("span", "mkg-kg-share");
-  cell.title = `${exactNumber(shared)} of ${exactNumber(all)}`;
+  cell.title = words.outOf(exactNumber(shared), exactNumber(all));
   const percent = all > 0 ? `${((100 * shared) / all).toFixed(1)} %` : "–";
-  cell.append(el("b", "", percent), el("span", "mkg-dim", ` ${format(shared)} of ${format(all)}`));
+  cell.append(el("b", "", percent), el("span", "mkg-dim", ` ${words.outOf(format(shared), format(all))}`));
   return cell;
 }
 
@@ -297,7 +297,7 @@ function listed(
   const heading = el("h4");
   heading.append(nameSpan("mkg-kg-heading", title), el("span", "mkg-kg-count", ` ${exactNumber(rows.length)}`));
   part.prepend(heading);
-  if (lines.length > SHOWN) part.append(folded(`${exactNumber(lines.length - SHOWN)} more`, list(lines.slice(SHOWN))));
+  if (lines.length > SHOWN) part.append(folded(words.more(lines.length - SHOWN), list(lines.slice(SHOWN))));
   return part;
 }
 
@@ -309,11 +309,11 @@ function list(lines: readonly HTMLElement[]): HTMLElement {
 
 /** A row that selects its structure, wherever it is clicked. */
 function line(data: Knowledge, entity: number, end: string): HTMLElement {
-  const row = button("mkg-kg-row", "", "Select this structure");
+  const row = button("mkg-kg-row", "", words.select(words.KINDS.module));
   row.dataset.mkgKey = data.payload.entities.digest[entity];
   const settings = hyperLine(data.hyper(entity));
   const params = data.params[entity] ?? 0;
-  const detail = settings || (params > 0 ? `${shortNumber(params)} parameters` : "");
+  const detail = settings || (params > 0 ? words.parameters(shortNumber(params)) : "");
   row.append(
     nameSpan("mkg-kg-row-name", data.payload.entities.name[entity]),
     nameSpan("mkg-kg-row-detail", detail),

@@ -1,17 +1,18 @@
 // The side panel of an explorer: facts about the selection or, without one, about the whole graph.
 
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
-import { exactNumber, shortNumber, counted } from "../../shared/base/format";
+import { exactNumber, shortNumber } from "../../shared/base/format";
 import { copyButton, Copier, Facts, foldedWhenLong, section, settingText, table, folded } from "../../panel/parts";
 import { toNumber } from "../../shared/payload/payload";
 import type { Count, Knowledge, Entity } from "../data/knowledge";
 import { compareSections, backLink } from "./compare_panel";
 import { LEVELS, type ResultColumn } from "../data/payload";
 import type { ExplorerStore } from "../data/state";
-import { KIND_WORDS, measureLabel } from "../data/descriptions";
+import { measureLabel } from "../data/descriptions";
 import type { Value } from "../../shared/base/schema";
 import { oneLine } from "../../shared/base/canvas";
 import { valueText } from "../../metrics/base/value_axis";
+import * as words from "../../words/knowledge";
 
 const NEAREST = 6; // models that are named beside one
 const TOP = 8; // structures that are named of a group
@@ -27,7 +28,7 @@ export class ExplorerPanel extends Part {
     super(host);
     this.copier = new Copier(store);
     host.classList.add("mkg-side-panel", "mkg-kg-panel");
-    setRole(host, "region", "Selection");
+    setRole(host, "region", words.SELECTION);
     this.disposers.add(
       store.on(["selected", "comparing", "other"], () => this.render()),
       listen(host, "click", event => this.clicked(event))
@@ -54,29 +55,25 @@ export class ExplorerPanel extends Part {
   private overview(key: string | null): HTMLElement[] {
     const { data } = this;
     const { payload } = data;
-    const text =
-      key === null ? "Click a circle, a row or a name to see what it is." : "The graph has nothing of this name.";
+    const text = key === null ? words.NO_SELECTION : words.NOT_FOUND;
     const facts = new Facts();
-    facts.text("Models", exactNumber(data.modelCount));
-    facts.text("Structures", exactNumber(payload.size));
-    facts.text("Families", exactNumber(payload.families.length));
-    if (!data.isAnalysed) return [el("p", "mkg-empty", text), section("The graph", facts.list), this.waiting()];
-    facts.text("Uses", exactNumber(data.uses.reduce((sum, count) => sum + count, 0)));
+    facts.text(words.MODELS, exactNumber(data.modelCount));
+    facts.text(words.STRUCTURES, exactNumber(payload.size));
+    facts.text(words.FAMILIES, exactNumber(payload.families.length));
+    if (!data.isAnalysed) return [el("p", "mkg-empty", text), section(words.GRAPH, facts.list), this.waiting()];
+    facts.text(words.USES, exactNumber(data.uses.reduce((sum, count) => sum + count, 0)));
     facts.text(
-      "Communities",
-      `${exactNumber(payload.communities.count)}, modularity ${small(payload.communities.modularity)}`
+      words.COMMUNITIES,
+      words.modularity(exactNumber(payload.communities.count), small(payload.communities.modularity))
     );
-    facts.text(
-      "Types",
-      payload.types.map(({ name, level }) => `${exactNumber(name.length)} at level ${level}`).join(", ")
-    );
+    facts.text(words.TYPES, payload.types.map(({ name, level }) => words.atLevel(name.length, level)).join(", "));
     const most = Array.from({ length: data.size }, (_, i) => i)
       .sort((a, b) => data.uses[b] - data.uses[a])
       .slice(0, TOP);
     return [
       el("p", "mkg-empty", text),
-      section("The graph", facts.list),
-      section("Most used", this.ranked(most.map(index => ({ index, count: data.uses[index] })))),
+      section(words.GRAPH, facts.list),
+      section(words.MOST_USED, this.ranked(most.map(index => ({ index, count: data.uses[index] })))),
       ...jobSection(data, jobsOf(data, null), thing => this.link(thing))
     ];
   }
@@ -88,7 +85,7 @@ export class ExplorerPanel extends Part {
 
   private heading(thing: Entity, title: string, line: HTMLElement | null): HTMLElement {
     const head = el("header", "mkg-panel-head");
-    head.append(el("div", "mkg-kg-kind", KIND_WORDS[thing.kind]), nameSpan("mkg-panel-class", title));
+    head.append(el("div", "mkg-kg-kind", words.KINDS[thing.kind]), nameSpan("mkg-panel-class", title));
     if (line) head.append(line);
     return head;
   }
@@ -99,12 +96,12 @@ export class ExplorerPanel extends Part {
     const { data } = this;
     const { index } = thing;
     return [
-      this.heading(thing, data.name(thing), copyLine(data.payload.entities.digest[index], "fingerprint")),
+      this.heading(thing, data.name(thing), copyLine(data.payload.entities.digest[index], words.FINGERPRINT)),
       section("", this.moduleFacts(index)),
       ...this.settings(index),
       ...this.typeSections(index),
-      ...this.counts("Contains", data.children(index)),
-      ...this.counts("Contained in", data.parents[index]),
+      ...this.counts(words.CONTAINS, data.children(index)),
+      ...this.counts(words.CONTAINED_IN, data.parents[index]),
       ...this.models(data.modelsOf[index]),
       ...jobSection(
         data,
@@ -121,17 +118,17 @@ export class ExplorerPanel extends Part {
   private moduleFacts(entity: number): HTMLElement {
     const { data } = this;
     const facts = new Facts();
-    facts.number("Parameters", data.params[entity] ?? 0, "params", "", data.payload.entities.params[entity]);
-    facts.number("Memory", data.bytes[entity] ?? 0, "bytes", "", data.payload.entities.bytes[entity]);
+    facts.number(words.PARAMETERS, data.params[entity] ?? 0, "params", "", data.payload.entities.params[entity]);
+    facts.number(words.MEMORY, data.bytes[entity] ?? 0, "bytes", "", data.payload.entities.bytes[entity]);
     const levels = LEVELS.flatMap((level, i) => {
       const count = data.levelUses[i][entity];
-      return count > 0 ? [`${exactNumber(count)} as ${level}`] : [];
+      return count > 0 ? [words.usedAs(count, level)] : [];
     });
-    facts.text("Uses", exactNumber(data.uses[entity]));
-    facts.text("of them", levels.join(", "));
-    facts.text("Models", exactNumber(data.modelsOf[entity].length));
+    facts.text(words.USES, exactNumber(data.uses[entity]));
+    facts.text(words.USES_BY_LEVEL, levels.join(", "));
+    facts.text(words.MODELS, exactNumber(data.modelsOf[entity].length));
     const community = data.payload.entities.community[entity];
-    if (community >= 0) facts.add("Community", this.link({ kind: "community", index: community, level: 0 }));
+    if (community >= 0) facts.add(words.COMMUNITY, this.link({ kind: "community", index: community, level: 0 }));
     for (const measure of data.measures) {
       const value = data.column(measure)?.[entity];
       if (value !== null && value !== undefined) facts.number(measureLabel(measure), value, measure);
@@ -147,7 +144,7 @@ export class ExplorerPanel extends Part {
       const flat = models.module_flops[index];
       for (let at = 0; at < flat.length; at += 2) {
         const flops = flat[at] === entity ? toNumber(flat[at + 1]) : null;
-        if (flops !== null) facts.number("FLOPs", flops, "flops", `in ${models.name[index]}`);
+        if (flops !== null) facts.number("FLOPs", flops, "flops", words.within(models.name[index]));
       }
     }
   }
@@ -156,7 +153,7 @@ export class ExplorerPanel extends Part {
     const rows = this.data
       .hyper(entity)
       .map(([name, value]) => [nameSpan("", name), nameSpan("mkg-code", settingText(value))]);
-    return rows.length ? [section("Settings", table(["Name", "Value"], rows))] : [];
+    return rows.length ? [section(words.SETTINGS, table([words.NAME, words.VALUE], rows))] : [];
   }
 
   private typeSections(entity: number): HTMLElement[] {
@@ -166,11 +163,11 @@ export class ExplorerPanel extends Part {
       const value = el("span");
       value.append(this.link({ kind: "type", index: of[entity], level }));
       const different = texts[differs[entity]];
-      value.append(el("span", "mkg-dim", different ? " differs in " : " as most of its kind"));
+      value.append(el("span", "mkg-dim", different ? words.DIFFERS : words.TYPICAL));
       if (different) value.append(nameSpan("mkg-code", different));
-      facts.add(level === 1 ? "Type" : "Depth family", value);
+      facts.add(level === 1 ? words.TYPE : words.DEPTH_FAMILY, value);
     }
-    return facts.list.childElementCount ? [section("Is a", facts.list)] : [];
+    return facts.list.childElementCount ? [section(words.IS_A, facts.list)] : [];
   }
 
   private counts(title: string, counts: readonly Count[]): HTMLElement[] {
@@ -183,13 +180,13 @@ export class ExplorerPanel extends Part {
       .map(({ index, count }) => {
         return this.line({ kind: "model", index, level: 0 }, ` ×${exactNumber(count)}`);
       });
-    return [section("In models", listOf(lines, "model"))];
+    return [section(words.IN_MODELS, listOf(lines, "model"))];
   }
 
   private identity(entity: number): HTMLElement {
     const facts = new Facts();
-    facts.text("Class", this.data.qualifiedName(entity), "mkg-code");
-    return section("Identity", facts.list);
+    facts.text(words.CLASS, this.data.qualifiedName(entity), "mkg-code");
+    return section(words.IDENTITY, facts.list);
   }
 
   // ------------------------------------------------------------ models and groups
@@ -199,16 +196,17 @@ export class ExplorerPanel extends Part {
     const { index } = thing;
     const { models } = data.payload;
     const facts = new Facts();
-    facts.number("Parameters", toNumber(models.params[index]) ?? 0, "params", "", models.params[index]);
-    facts.number("Memory", toNumber(models.bytes[index]) ?? 0, "bytes", "", models.bytes[index]);
+    facts.number(words.PARAMETERS, toNumber(models.params[index]) ?? 0, "params", "", models.params[index]);
+    facts.number(words.MEMORY, toNumber(models.bytes[index]) ?? 0, "bytes", "", models.bytes[index]);
     const flops = toNumber(models.flops[index]);
     if (flops !== null) facts.number("FLOPs", flops, "flops", "", models.flops[index]);
-    facts.text("Modules", exactNumber(models.modules[index]));
-    facts.text("Structures", exactNumber(models.structures[index]));
-    facts.add("Family", this.link({ kind: "family", index: models.family[index], level: 0 }));
-    if (models.root[index] >= 0) facts.add("Root", this.link({ kind: "module", index: models.root[index], level: 0 }));
+    facts.text(words.MODULES, exactNumber(models.modules[index]));
+    facts.text(words.STRUCTURES, exactNumber(models.structures[index]));
+    facts.add(words.FAMILY_LABEL, this.link({ kind: "family", index: models.family[index], level: 0 }));
+    if (models.root[index] >= 0)
+      facts.add(words.ROOT, this.link({ kind: "module", index: models.root[index], level: 0 }));
     return [
-      this.heading(thing, data.name(thing), copyLine(data.name(thing), "name")),
+      this.heading(thing, data.name(thing), copyLine(data.name(thing), words.NAME_NOUN)),
       ...(data.isAnalysed ? compareSections(data, this.store, index) : []),
       section("", facts.list),
       ...resultSection(data, index),
@@ -224,13 +222,13 @@ export class ExplorerPanel extends Part {
       ...this.typeSections(root),
       ...jobSection(data, jobsOf(data, [model]), other => this.link(other)),
       ...this.nearest(model),
-      ...this.counts("Built of", data.children(root))
+      ...this.counts(words.CONTAINS, data.children(root))
     ];
   }
 
   private waiting(): HTMLElement {
     const isRunning = this.data.payload.analysis === "running";
-    return el("p", "mkg-dim", isRunning ? "Structures follow when they are analysed." : "Structures are not known.");
+    return el("p", "mkg-dim", isRunning ? words.STRUCTURES_LATER : words.STRUCTURES_UNKNOWN);
   }
 
   private nearest(model: number): HTMLElement[] {
@@ -243,7 +241,7 @@ export class ExplorerPanel extends Part {
     const lines = nearest.slice(0, NEAREST).map(({ index, count }) => {
       return this.line({ kind: "model", index, level: 0 }, ` ${small(count)}`);
     });
-    return lines.length ? [section("Most in common (Jaccard)", listOf(lines, "model"))] : [];
+    return lines.length ? [section(words.LARGEST_OVERLAP, listOf(lines, "model"))] : [];
   }
 
   private group(thing: Entity): HTMLElement[] {
@@ -252,22 +250,22 @@ export class ExplorerPanel extends Part {
     const facts = new Facts();
     const own = data.modelsFor(thing);
     const models = own ?? data.modelsWith(members);
-    if (thing.kind === "superfamily") facts.text("Families", exactNumber(data.familiesIn(thing.index).length));
-    facts.text("Models", exactNumber(models.length));
+    if (thing.kind === "superfamily") facts.text(words.FAMILIES, exactNumber(data.familiesIn(thing.index).length));
+    facts.text(words.MODELS, exactNumber(models.length));
     if (data.isAnalysed) {
-      facts.text("Structures", exactNumber(members.length));
-      facts.text("Uses", exactNumber(members.reduce((sum, entity) => sum + data.uses[entity], 0)));
+      facts.text(words.STRUCTURES, exactNumber(members.length));
+      facts.text(words.USES, exactNumber(members.reduce((sum, entity) => sum + data.uses[entity], 0)));
     }
     const families = thing.kind === "community" ? data.familiesOf(thing.index) : [];
-    if (families.length) facts.text("Mostly in", families.join(", "));
+    if (families.length) facts.text(words.MOSTLY_IN, families.join(", "));
     const lines = models.map(index => this.line({ kind: "model", index, level: 0 }, ""));
     const top = members.slice(0, TOP).map(index => ({ index, count: data.uses[index] }));
     return [
       this.heading(thing, data.name(thing), null),
       section("", facts.list),
       ...(thing.kind === "superfamily" ? [this.families(thing.index)] : []),
-      ...(data.isAnalysed ? [section("Most used in it", this.ranked(top))] : [this.waiting()]),
-      section("Models", listOf(lines, "model")),
+      ...(data.isAnalysed ? [section(words.MOST_USED_HERE, this.ranked(top))] : [this.waiting()]),
+      section(words.MODELS, listOf(lines, "model")),
       ...(own ? jobSection(data, jobsOf(data, models), other => this.link(other)) : [])
     ];
   }
@@ -277,7 +275,7 @@ export class ExplorerPanel extends Part {
       const count = this.data.modelsIn(index).length;
       return this.line({ kind: "family", index, level: 0 }, ` ×${exactNumber(count)}`);
     });
-    return section("Families", listOf(lines, "family", "families"));
+    return section(words.FAMILIES, listOf(lines, "family", "families"));
   }
 
   // ------------------------------------------------------------ pieces
@@ -296,7 +294,7 @@ export class ExplorerPanel extends Part {
   }
 
   private link(thing: Entity): HTMLElement {
-    const link = button("mkg-link", "", `Select this ${KIND_WORDS[thing.kind]}`);
+    const link = button("mkg-link", "", words.select(words.KINDS[thing.kind]));
     link.append(nameSpan("", this.data.name(thing)));
     link.dataset.mkgKey = this.data.key(thing);
     return link;
@@ -316,7 +314,7 @@ export class ExplorerPanel extends Part {
 
 function copyLine(text: string, what: string): HTMLElement {
   const line = el("div", "mkg-panel-path");
-  line.append(nameSpan("mkg-path", text), copyButton(`Copy ${what}`, text));
+  line.append(nameSpan("mkg-path", text), copyButton(words.copy(what), text));
   return line;
 }
 
@@ -356,25 +354,23 @@ function jobSection(data: Knowledge, found: readonly number[], link: (thing: Ent
   const list = el("ul", "mkg-kg-list");
   for (const job of found.slice(0, MAX_ROWS)) list.append(jobLine(data, job, link));
   const shown = foldedWhenLong(Math.min(MAX_ROWS, found.length), "job", list);
-  if (found.length <= MAX_ROWS) return [section("Who trained what", shown)];
-  return [
-    section("Who trained what", shown, el("p", "mkg-dim", `${found.length - MAX_ROWS} more are under Training.`))
-  ];
+  if (found.length <= MAX_ROWS) return [section(words.TRAINING_RUNS, shown)];
+  return [section(words.TRAINING_RUNS, shown, el("p", "mkg-dim", words.moreRuns(found.length - MAX_ROWS)))];
 }
 
 function jobLine(data: Knowledge, job: number, link: (thing: Entity) => HTMLElement): HTMLElement {
   const { jobs, models } = data.payload;
   const line = el("li", "mkg-kg-job");
   const model = models.name.indexOf(jobs.model[job] ?? "");
-  line.append(nameSpan("mkg-kg-job-user", jobs.user[job] ?? "somebody"), " trained ");
+  line.append(nameSpan("mkg-kg-job-user", jobs.user[job] ?? words.UNKNOWN_USER), words.TRAINED);
   if (model >= 0) line.append(link({ kind: "model", index: model, level: 0 }));
-  else line.append(nameSpan("", jobs.model[job] ?? "a model"));
-  if (jobs.dataset[job] !== null) line.append(" on ", nameSpan("", jobs.dataset[job] ?? ""));
+  else line.append(nameSpan("", jobs.model[job] ?? words.A_MODEL));
+  if (jobs.dataset[job] !== null) line.append(words.ON, nameSpan("", jobs.dataset[job] ?? ""));
   const accuracy = percent(jobs.accuracy[job]);
   if (accuracy) line.append(`: ${accuracy}`);
   const steps = toNumber(jobs.convergence[job]);
   if (steps !== null && Number.isFinite(steps))
-    line.append(el("span", "mkg-dim", `, settled after ${counted(Math.round(steps), "step")}`));
+    line.append(el("span", "mkg-dim", words.converged(words.steps(Math.round(steps)))));
   return line;
 }
 
@@ -408,8 +404,8 @@ function resultSection(data: Knowledge, model: number): HTMLElement[] {
   const ranked = [false, true].flatMap(isCost => columns.filter(([{ column }]) => column.cost === isCost));
   const best = ranked.map(([first]) => first);
   const others = ranked.flatMap(([, ...rest]) => rest);
-  const rest = others.length > 0 ? [folded(`${exactNumber(others.length)} more`, resultList(data, others))] : [];
-  return [section("Results", resultList(data, best), ...rest)];
+  const rest = others.length > 0 ? [folded(words.more(others.length), resultList(data, others))] : [];
+  return [section(words.RESULTS, resultList(data, best), ...rest)];
 }
 
 /** The best first. */
@@ -447,9 +443,9 @@ function nearestSection(data: Knowledge, model: number, link: Link): HTMLElement
     const line = el("li", "mkg-kg-near");
     const shared = data.shared(model, index);
     line.append(link({ kind: "model", index, level: 0 }), el("span", "mkg-kg-count", ` ${likeness.toFixed(2)}`));
-    if (shared > 0) line.append(el("span", "mkg-dim", `${counted(shared, "structure")} in common`));
+    if (shared > 0) line.append(el("span", "mkg-dim", words.shared(words.structures(shared))));
     list.append(line);
   }
-  const note = el("p", "mkg-dim", "By the plan of their operations, whatever the widths; 1 is the same plan.");
-  return [section("Most alike", note, list)];
+  const note = el("p", "mkg-dim", words.SIMILARITY);
+  return [section(words.MOST_SIMILAR, note, list)];
 }

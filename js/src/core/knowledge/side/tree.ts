@@ -14,6 +14,7 @@ import { oneLine } from "../../shared/base/canvas";
 import { highlight } from "../../shared/search/search";
 import { detailOf } from "../data/descriptions";
 import { noResultsNote, search } from "../data/search";
+import * as words from "../../words/knowledge";
 
 interface TreeEvents {
   open(id: string): void;
@@ -21,9 +22,9 @@ interface TreeEvents {
 }
 
 const HEADINGS = new Map([
-  ["community", "Communities"],
-  ["superfamily", "Families of models"],
-  ["family", "Families of models"]
+  ["community", words.COMMUNITIES],
+  ["superfamily", words.MODEL_FAMILIES],
+  ["family", words.MODEL_FAMILIES]
 ]);
 
 export class KnowledgeTree extends Part {
@@ -41,7 +42,7 @@ export class KnowledgeTree extends Part {
   ) {
     super(host);
     host.classList.add("mkg-tree", "mkg-kg-tree");
-    setRole(host, "tree", "Communities, families and what is open in them");
+    setRole(host, "tree", words.TREE);
     this.disposers.add(
       listen(host, "click", event => this.clicked(event)),
       listen(host, "dblclick", event => this.doubleClicked(event)),
@@ -59,10 +60,10 @@ export class KnowledgeTree extends Part {
     const parts: HTMLElement[] = [];
     let above: string | undefined;
     this.rows = this.items.map(item => {
-      const words = HEADINGS.get(item.kind);
-      if (item.depth === 0 && words !== undefined && words !== above) {
-        above = words;
-        const heading = el("div", "mkg-kg-tree-heading", words);
+      const title = HEADINGS.get(item.kind);
+      if (item.depth === 0 && title !== undefined && title !== above) {
+        above = title;
+        const heading = el("div", "mkg-kg-tree-heading", title);
         heading.setAttribute("role", "presentation");
         parts.push(heading);
       }
@@ -239,7 +240,7 @@ export class ResultList extends Part {
   ) {
     super(host);
     host.classList.add("mkg-kg-results");
-    setRole(this.list, "listbox", "Found");
+    setRole(this.list, "listbox", words.FOUND);
     host.append(this.list, this.note);
     this.disposers.add(
       store.on("query", () => this.draw()),
@@ -269,7 +270,7 @@ export class ResultList extends Part {
     this.list.hidden = this.rows.length === 0;
     const left = things.length - this.things.length;
     const isNothing = query.trim() !== "" && things.length === 0 && !notice;
-    this.note.textContent = notice || (left > 0 ? `and ${exactNumber(left)} more: narrow the search` : "");
+    this.note.textContent = notice || (left > 0 ? words.moreFound(left) : "");
     this.note.hidden = this.note.textContent === "";
     this.host.querySelector(".mkg-kg-nothing")?.remove();
     if (isNothing) this.host.append(noResultsNote(this.store, true));

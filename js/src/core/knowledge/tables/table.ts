@@ -3,6 +3,7 @@
 import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
 import { VirtualList } from "../../shared/ui/virtual_list";
 import type { Sorting } from "../data/state";
+import * as words from "../../words/knowledge";
 
 export interface Cell {
   readonly text: string;
@@ -121,7 +122,7 @@ export class SortedTable {
       head.setAttribute("role", "columnheader");
       const isSorted = sorting.column === column.name;
       head.setAttribute("aria-sort", isSorted ? (sorting.descending ? "descending" : "ascending") : "none");
-      const sort = button("mkg-kg-sort", column.label, column.help ?? `Sort by ${column.label}`);
+      const sort = button("mkg-kg-sort", column.label, column.help ?? words.sortBy(column.label));
       sort.dataset.mkgColumn = column.name;
       sort.append(el("span", "mkg-kg-arrow", isSorted ? (sorting.descending ? "▼" : "▲") : ""));
       sort.addEventListener("click", () => {

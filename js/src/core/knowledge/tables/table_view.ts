@@ -1,7 +1,7 @@
 // Tables of an explorer, and their columns: the ranking of structures and models, communities, types and jobs.
 
 import { Disposers, el, listen, option, field } from "../../shared/ui/dom";
-import { exactNumber, shortBytes, shortNumber, hyperLine } from "../../shared/base/format";
+import { counted, exactNumber, shortBytes, shortNumber, hyperLine } from "../../shared/base/format";
 import { split } from "../../shared/search/search";
 import type { CameraPose } from "../../shared/stage/viewport";
 import type { Knowledge, EntityKind } from "../data/knowledge";
@@ -14,6 +14,7 @@ import { toNumber } from "../../shared/payload/payload";
 import type { Value } from "../../shared/base/schema";
 import { day, percent } from "../side/explorer_panel";
 import { oneLine } from "../../shared/base/canvas";
+import * as words from "../../words/knowledge";
 
 export interface ExplorerView {
   dispose(): void;
@@ -27,20 +28,6 @@ const FIRST: Readonly<Record<TableKind, Sorting>> = {
   communities: { column: "size", descending: true },
   types: { column: "size", descending: true },
   jobs: { column: "accuracy", descending: true }
-};
-const NOUNS: Readonly<Record<TableKind, readonly [one: string, many: string]>> = {
-  modules: ["structure", "structures"],
-  models: ["model", "models"],
-  communities: ["community", "communities"],
-  types: ["type", "types"],
-  jobs: ["job", "jobs"]
-};
-const LEVEL_WORDS: Readonly<Record<string, string>> = {
-  all: "all levels",
-  model: "models (roots)",
-  stage: "stages",
-  block: "blocks",
-  op: "operations"
 };
 
 export class TableView implements ExplorerView {
@@ -88,18 +75,18 @@ export class TableView implements ExplorerView {
     const { store } = this;
     const view = store.get("view");
     if (view === "ranking") {
-      this.addSelect("Rank", "rows", [
-        ["modules", "structures"],
-        ["models", "models"]
+      this.addSelect(words.RANK, "rows", [
+        ["modules", words.STRUCTURES_ROW],
+        ["models", words.MODELS_ROW]
       ]);
-      const levels = ["all", ...LEVELS].map(level => [level, LEVEL_WORDS[level]] as const);
-      const select = this.addSelect("used as", "level", levels);
+      const levels = ["all", ...LEVELS].map(level => [level, words.LEVELS[level]] as const);
+      const select = this.addSelect(words.USED_AS, "level", levels);
       const follow = () => void (select.disabled = store.get("rows") === "models");
       this.disposers.add(store.on("rows", follow));
       follow();
     } else if (view === "types") {
       const levels = this.data.payload.types.map(({ level }) => [String(level), typeWords(level)] as const);
-      this.addSelect("Level", "typeLevel", levels);
+      this.addSelect(words.LEVEL, "typeLevel", levels);
     }
     this.note.setAttribute("role", "status");
     this.controls.append(this.note);
@@ -132,10 +119,9 @@ export class TableView implements ExplorerView {
     const found = searchHits(data, store.get("query"));
     const rows = this.rows(kind, found);
     const sorting = store.get("sorting")[kind] ?? FIRST[kind];
-    const [one, many] = NOUNS[kind];
-    const label = `${exactNumber(rows.length)} ${rows.length === 1 ? one : many}`;
+    const label = counted(rows.length, ...words.NOUNS[kind]);
     this.table.draw({ label, columns, rows, sorting, key: keyOf(data, kind, level) }, store.get("selected"));
-    const end = found.isActive ? ` of ${exactNumber(this.total(kind))}${whose(kind, found)}` : this.remark(kind);
+    const end = found.isActive ? words.OF + exactNumber(this.total(kind)) + whose(kind, found) : this.remark(kind);
     this.note.textContent = label + end;
     const isNothing = rows.length === 0;
     this.grid.hidden = isNothing;
@@ -149,10 +135,8 @@ export class TableView implements ExplorerView {
 
   private remark(kind: TableKind): string {
     if (kind === "communities")
-      return `, modularity ${Number(this.data.payload.communities.modularity ?? 0).toFixed(3)}`;
-    return kind === "types" && this.store.get("typeLevel") === 2
-      ? ": models and blocks of one plan, whatever their depth"
-      : "";
+      return words.ofModularity(Number(this.data.payload.communities.modularity ?? 0).toFixed(3));
+    return kind === "types" && this.store.get("typeLevel") === 2 ? words.DEPTH_NOTE : "";
   }
 
   private columns(kind: TableKind, level: number): Column[] {
@@ -217,9 +201,9 @@ function matchesJob(
 
 /** Where rows come from that were not found themselves. */
 function whose(kind: TableKind, { byModels, byModules, source }: SearchHits): string {
-  if (kind === "models") return byModules ? ": those with structures that were found" : "";
+  if (kind === "models") return byModules ? words.WITH_MATCHES : "";
   if (kind === "jobs" || !byModels) return "";
-  return kind === "modules" ? `: those of ${source}` : `: those with structures of ${source}`;
+  return kind === "modules" ? words.ofSource(source) : words.withStructuresOf(source);
 }
 
 /** The columns with one more after that of a name. */
@@ -230,7 +214,7 @@ function after(columns: readonly Column[], name: string, more: Column | false): 
 const indices = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 
 function typeWords(level: number): string {
-  return level === 1 ? "1: same class and children" : level === 2 ? "2: depth families" : String(level);
+  return words.TYPE_LEVELS[level - 1] ?? String(level);
 }
 
 // The columns of the tables.
@@ -262,22 +246,16 @@ function amount(
   return { name, label, help, isNumber: true, ...narrow(label), value, cell };
 }
 
-function words(name: string, label: string, least: number, share: number, value: (row: number) => string): Column {
+function named(name: string, label: string, least: number, share: number, value: (row: number) => string): Column {
   return { name, label, isNumber: false, least, share, value, cell: row => ({ text: oneLine(value(row)) }) };
 }
 
 const TOP_1 = "acc@1"; // the target that the accuracy of a job is
 
-const HELP = new Map([
-  ["pagerank", "What much else is built of ranks high"],
-  ["in_degree", "Structures that contain it directly"],
-  ["closeness", "How near it is to what contains it"]
-]);
-
 /** How many of what was found a group has. */
 function hitsColumn(found: ReadonlySet<number>, members: (row: number) => readonly number[]): Column {
   const value = memo(row => members(row).reduce((sum, entity) => sum + Number(found.has(entity)), 0));
-  return count("found", "Found", value, "Structures in it that the search found");
+  return count("found", words.MATCHES, value, words.MATCHES_TITLE);
 }
 
 /** How often structures occur in the models that were found. */
@@ -285,21 +263,21 @@ function usesColumn(data: Knowledge, models: ReadonlySet<number>): Column {
   const value = memo(row =>
     data.modelsOf[row].reduce((sum, { index, count: own }) => sum + (models.has(index) ? own : 0), 0)
   );
-  return count("there", "Uses there", value, "Occurrences in the models that the search found");
+  return count("there", words.USES_THERE, value, words.USES_THERE_TITLE);
 }
 
 export function moduleColumns(data: Knowledge, level: Level | "all"): Column[] {
   const uses = level === "all" ? data.uses : data.levelUses[LEVELS.indexOf(level)];
   const measures = data.measures.map(measure => {
     const column = data.column(measure) ?? [];
-    return amount(measure, measureLabel(measure), row => column[row], shortNumber, HELP.get(measure));
+    return amount(measure, measureLabel(measure), row => column[row], shortNumber, words.MEASURES.get(measure));
   });
   return [
-    words("name", "Name", 140, 1.5, row => data.payload.entities.name[row]),
-    words("settings", "Settings", 90, 1.2, row => hyperLine(data.hyper(row))),
-    count("uses", "Uses", row => uses[row], "Occurrences over all models"),
-    count("models", "Models", row => data.modelsOf[row].length, "Models in which it occurs"),
-    amount("params", "Parameters", row => data.params[row]),
+    named("name", words.NAME, 140, 1.5, row => data.payload.entities.name[row]),
+    named("settings", words.SETTINGS, 90, 1.2, row => hyperLine(data.hyper(row))),
+    count("uses", words.USES, row => uses[row], words.USES_TITLE),
+    count("models", words.MODELS, row => data.modelsOf[row].length, words.MODELS_TITLE),
+    amount("params", words.PARAMETERS, row => data.params[row]),
     ...measures
   ];
 }
@@ -313,16 +291,16 @@ export function modelColumns(data: Knowledge): Column[] {
   });
   const best = models.name.map(name => most.get(name) ?? null);
   const columns = [
-    words("name", "Name", 150, 1.8, row => models.name[row]),
-    words("family", "Family", 110, 1.2, row => families[models.family[row]]),
-    amount("params", "Parameters", row => toNumber(models.params[row])),
-    amount("bytes", "Memory", row => toNumber(models.bytes[row]), shortBytes),
-    count("modules", "Modules", row => models.modules[row]),
-    count("structures", "Structures", row => models.structures[row]),
+    named("name", words.NAME, 150, 1.8, row => models.name[row]),
+    named("family", words.FAMILY_LABEL, 110, 1.2, row => families[models.family[row]]),
+    amount("params", words.PARAMETERS, row => toNumber(models.params[row])),
+    amount("bytes", words.MEMORY, row => toNumber(models.bytes[row]), shortBytes),
+    count("modules", words.MODULES, row => models.modules[row]),
+    count("structures", words.STRUCTURES, row => models.structures[row]),
     amount("flops", "FLOPs", row => toNumber(models.flops[row])),
     amount(
       "accuracy",
-      "Best accuracy",
+      words.BEST_ACCURACY,
       row => best[row],
       value => percent(value)
     )
@@ -338,12 +316,12 @@ export function communityColumns(data: Knowledge): Column[] {
   const models = memo(row => data.modelsWith(members(row)).length);
   const uses = memo(row => members(row).reduce((sum, entity) => sum + data.uses[entity], 0));
   return [
-    { ...words("name", "Name", 150, 1.8, row => data.communityName(row)), value: row => row },
-    words("families", "Mostly in", 110, 1.2, row => data.familiesOf(row).join(", ")),
-    words("top", "Most used", 110, 1.2, row => data.payload.entities.name[members(row)[0]] ?? ""),
-    count("size", "Structures", row => members(row).length),
-    count("uses", "Uses", uses),
-    count("models", "Models", models)
+    { ...named("name", words.NAME, 150, 1.8, row => data.communityName(row)), value: row => row },
+    named("families", words.MOSTLY_IN, 110, 1.2, row => data.familiesOf(row).join(", ")),
+    named("top", words.MOST_USED, 110, 1.2, row => data.payload.entities.name[members(row)[0]] ?? ""),
+    count("size", words.STRUCTURES, row => members(row).length),
+    count("uses", words.USES, uses),
+    count("models", words.MODELS, models)
   ];
 }
 
@@ -354,12 +332,12 @@ export function typeColumns(data: Knowledge, level: number): Column[] {
   const models = memo(row => data.modelsWith(members(row)).length);
   const differs = memo(row => differences(data, level, members(row)));
   return [
-    words("name", "Type", 130, 1.3, row => table?.name[row] ?? ""),
-    words("class", "Class", 100, 1.1, row => data.className(members(row)[0])),
-    count("size", "Structures", row => members(row).length),
-    count("uses", "Uses", uses),
-    count("models", "Models", models),
-    words("differs", "Differ in", 150, 2, differs)
+    named("name", words.TYPE, 130, 1.3, row => table?.name[row] ?? ""),
+    named("class", words.CLASS, 100, 1.1, row => data.className(members(row)[0])),
+    count("size", words.STRUCTURES, row => members(row).length),
+    count("uses", words.USES, uses),
+    count("models", words.MODELS, models),
+    named("differs", words.DIFFER_IN, 150, 2, differs)
   ];
 }
 
@@ -392,19 +370,19 @@ export function jobColumns(data: Knowledge): Column[] {
     cell: row => ({ text: day(values[row]) })
   });
   return [
-    words("name", "Job", 90, 1, row => jobs.name[row]),
-    words("user", "User", 80, 1, text(jobs.user)),
-    words("dataset", "Data set", 90, 1, text(jobs.dataset)),
-    words("model", "Model", 110, 1.3, text(jobs.model)),
+    named("name", words.JOB, 90, 1, row => jobs.name[row]),
+    named("user", words.USER, 80, 1, text(jobs.user)),
+    named("dataset", words.DATA_SET, 90, 1, text(jobs.dataset)),
+    named("model", words.MODEL, 110, 1.3, text(jobs.model)),
     amount(
       "accuracy",
-      "Accuracy",
+      words.ACCURACY,
       row => toNumber(jobs.accuracy[row]),
       value => percent(value)
     ),
-    words("reached", "Reached", 110, 1.2, row => reached.get(row) ?? ""),
-    amount("convergence", "Steps to settle", row => toNumber(jobs.convergence[row])),
-    date("started", "Started", jobs.started)
+    named("reached", words.RESULTS, 110, 1.2, row => reached.get(row) ?? ""),
+    amount("convergence", words.STEPS_TO_CONVERGE, row => toNumber(jobs.convergence[row])),
+    date("started", words.STARTED, jobs.started)
   ];
 }
 
