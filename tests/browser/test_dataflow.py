@@ -105,7 +105,7 @@ def test_a_click_on_an_axis_lights_up_its_members(notebook: NotebookPage) -> Non
         "maxpool",
         *(f"layer1.0.{name}" for name in ("conv1", "relu", "conv2", "bn2")),
     ]
-    assert "19 members" in graph.find(".mkg-active-axis").inner_text()
+    assert "19 tensors" in graph.find(".mkg-active-axis").inner_text()
     notebook.screenshot("resnet18-axis")
 
     notebook.execute("graph.axis = 'layer1.0.conv1.out'")

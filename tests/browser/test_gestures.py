@@ -144,7 +144,7 @@ def test_backspace_goes_out_a_container_at_a_time(notebook: NotebookPage) -> Non
     # from there, out of what fills the canvas
     notebook.execute("graph.selected = 'layer3'")
     graph.wait_for_selection("layer3")
-    graph.find(".mkg-side-panel button").filter(has_text="Show only the inside").click()
+    graph.find(".mkg-side-panel button").filter(has_text="Focus").click()
     graph.wait_for_node("layer1", there=False)
     graph.find(".mkg-graph-canvas").focus()
     for _ in range(5):

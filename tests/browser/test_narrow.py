@@ -96,7 +96,7 @@ def test_the_tree_gives_names_their_room_first(page: SavedPage) -> None:
     assert len(set(siblings)) == len(siblings)  # each is told from the others
     assert rows["batchnormalization1"]["class"] == 0  # which has given way
     title = page.page.locator('[data-mkg-path="layer3.0.0"]').get_attribute("title")
-    assert "×12 stands for 12 modules" in title
+    assert "×12 same structure, own weights" in title
     assert "− " in title
 
 
@@ -133,7 +133,7 @@ def test_a_card_under_the_pointer_stands_out_and_says_the_rest(page: SavedPage) 
     page.wait_for(f"() => {STAGE}.picture.over === 'layer3.0.0'")
     tip = page.page.locator(TIP)
     tip.wait_for()
-    for text in ("layer3.0.0", "Block", "×12 stands for 12 modules", "− "):
+    for text in ("layer3.0.0", "Block", "×12 same structure, own weights", "− "):
         assert text in tip.inner_text()
     assert graph.find(".mkg-graph-picture").evaluate("canvas => canvas.toDataURL()") != plain
     page.page.mouse.move(2, 2)

@@ -111,7 +111,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
         )
 
     # a draft colors what loses parameters, and no more than that; the legend says so
-    said = "share pruned0 %50 %not colored: nothing pruned"
+    said = "share pruned0 %50 %No color: nothing removed"
     masks.drag(HIDDEN, 0, 11)
     wait_for_colored(["0", "2"], said)
 
@@ -194,7 +194,7 @@ def test_the_panes_are_resized_and_closing_leaves_nothing(notebook: NotebookPage
     notebook.run(0)
     comms = notebook.value("len(__import__('comm').get_comm_manager().comms)")
     notebook.run(1, until=ALL_READY)
-    handle = notebook.page.locator(f"{BENCH} [role=separator]").first
+    handle = notebook.page.locator(f"{BENCH} .mkg-workbench-handle").first
     handle.focus()
     before = notebook.page.locator(GRAPH).bounding_box()
     handle.press("ArrowDown")

@@ -418,7 +418,7 @@ def test_residual_blocks_are_named() -> None:
     )
     said = {graph._paths.path(int(node)): text for node, text in graph.payload["blocks"].items()}
     assert said == dict.fromkeys(
-        ["0", "2.0"], "residual block x + f(x): it may go as a whole, which graph.blocks() tries"
+        ["0", "2.0"], "Residual block: can be removed as a whole"
     )
 
 

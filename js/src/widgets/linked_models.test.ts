@@ -110,7 +110,7 @@ describe("the column of an explorer", () => {
     const legend = new Legend(host, h, store);
     expect(host.hidden).toBe(true);
     store.set("pruned", pruned);
-    expect([host.hidden, host.textContent]).toEqual([false, "share pruned0 %50 %not colored: nothing pruned"]);
+    expect([host.hidden, host.textContent]).toEqual([false, "share pruned0 %50 %No color: nothing removed"]);
     legend.dispose();
   });
 

@@ -265,8 +265,8 @@ def _blocks(graph: Dataflow, hierarchy: Hierarchy) -> dict[str, str]:
     for block in candidate_blocks(graph) if graph.error is None else ():
         node = hierarchy.walk.find(block.path)
         if node is not None:
-            what = "residual branch f of x + f(x)" if block.is_branch else "residual block x + f(x)"
-            found[str(node)] = f"{what}: it may go as a whole, which graph.blocks() tries"
+            what = "Residual branch" if block.is_branch else "Residual block"
+            found[str(node)] = f"{what}: can be removed as a whole"
     return found
 
 

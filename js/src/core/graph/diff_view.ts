@@ -1,5 +1,6 @@
 // The comparison of two models side by side, marked by what became of each module, under cameras that move together.
 
+import * as words from "../words/graph";
 import { measurer } from "../shared/base/canvas";
 import {
   type Compared,
@@ -43,7 +44,7 @@ export class DiffView {
   private readonly disposers = new Disposers();
   private readonly sides: [Side, Side];
   private readonly message = el("span", "mkg-diff-place");
-  private readonly next = button("mkg-button mkg-next-difference", "Next difference");
+  private readonly next = button("mkg-button mkg-next-difference", words.NEXT_DIFFERENCE);
   private readonly differences: readonly Difference[];
   private readonly marks: readonly [readonly (Mark | null)[], readonly (Mark | null)[]];
   private readonly room: HTMLElement; // that each side has
@@ -240,13 +241,13 @@ export class DiffView {
       entry.classList.toggle("mkg-is-none", count === 0);
       line.append(entry);
     }
-    if (this.marks.some(marks => marks.includes("changed inside"))) {
-      line.append(legendEntry("inside", el("span", "mkg-diff-mark", INSIDE_GLYPH), "changed inside")); // not counted: its places are
+    if (this.marks.some(marks => marks.includes(words.CHANGED_INSIDE))) {
+      line.append(legendEntry("inside", el("span", "mkg-diff-mark", INSIDE_GLYPH), words.CHANGED_INSIDE)); // not counted: its places are
     }
     this.disposers.add(listen(this.next, "click", () => this.nextDifference()));
     line.append(this.next, this.message);
     const tensors = this.models[0].h.payload.compare?.tensors;
-    if (tensors) line.append(el("span", "mkg-diff-tensors", `Tensors: ${tensors}`)); // as `mk.diff` counts them
+    if (tensors) line.append(el("span", "mkg-diff-tensors", words.tensors(tensors))); // as `mk.diff` counts them
     return line;
   }
 

@@ -1,5 +1,6 @@
 // The edge under the pointer: its path from the producer to every consumer is highlighted, and a box lists its values.
 
+import * as words from "../words/graph";
 import { el, nameSpan } from "../shared/ui/dom";
 import { shortBytes } from "../shared/base/format";
 import type { Fold, Hierarchy } from "../shared/model/hierarchy";
@@ -311,18 +312,20 @@ export class EdgeHover {
     heading.append(nameSpan("", source), " → ", nameSpan("", target));
     const carried = this.carriedBy(placed, spot.line);
     const notes = [
-      ...(edge.kind === "order" ? ["The order of definition: a graph made with args= knows what flows."] : []),
-      ...(edge.kind === "data" && carried.length === 0 ? [`${edge.label || "shape unknown"} · size unknown`] : []),
-      ...(carried.length > MAX_ROWS ? [`+${carried.length - MAX_ROWS} more`] : []),
-      ...(spot.routes.length > 1 ? [`read in ${spot.routes.length} places`] : [])
+      ...(edge.kind === "order" ? [words.ORDER] : []),
+      ...(edge.kind === "data" && carried.length === 0
+        ? [`${edge.label || words.SHAPE_UNKNOWN} · ${words.SIZE_UNKNOWN}`]
+        : []),
+      ...(carried.length > MAX_ROWS ? [words.moreValues(carried.length - MAX_ROWS)] : []),
+      ...(spot.routes.length > 1 ? [words.readIn(spot.routes.length)] : [])
     ];
     this.tip.show(x, y, heading, carried.slice(0, MAX_ROWS).map(rowOf), notes);
   }
 }
 
 function rowOf({ shape, dtype, bytes }: Carried): TooltipRow {
-  const size = bytes === null ? "size unknown" : shortBytes(bytes);
-  return { name: shape || "shape unknown", value: `${dtype || "type unknown"} · ${size}` };
+  const size = bytes === null ? words.SIZE_UNKNOWN : shortBytes(bytes);
+  return { name: shape || words.SHAPE_UNKNOWN, value: `${dtype || words.TYPE_UNKNOWN} · ${size}` };
 }
 
 /** Where it is in the model, else what it is called; of long names the end says more. */

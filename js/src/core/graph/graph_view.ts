@@ -1,5 +1,6 @@
 // The graph on its stage: follows the store and requests layouts.
 
+import * as words from "../words/graph";
 import { colorOf } from "../shared/stage/color";
 import { ALL_STRUCTURES } from "./scene/hierarchy_scene";
 import { Disposers, listen } from "../shared/ui/dom";
@@ -192,7 +193,7 @@ export class GraphView {
       const item = this.decor.itemOf(id);
       if (item) act(item);
     };
-    const label = "Model graph. The module tree beside it offers the same by keyboard.";
+    const label = words.CANVAS;
     const camera = { least: 0.04, most: 4, isOverview: this.options.view === "deduplicated" };
     return new Stage(
       this.wrap,
@@ -222,7 +223,7 @@ export class GraphView {
 
   private listen(): void {
     const structural: (keyof GraphState)[] =
-      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "stretches", "focus"];
+      this.options.view === "deduplicated" ? [] : ["expanded", "shown", "unfolded", "stretches", "focus", "withFlops"];
     structural.forEach(key => this.disposers.add(this.store.on(key, () => this.invalidate())));
     this.disposers.add(this.store.on("expanded", () => this.anchorToggled()));
     for (const key of ["colorBy", "overlay", "pruned", "query", "axis", "operators"] as const) {
@@ -429,13 +430,11 @@ export class GraphView {
 // The part of a model that is drawn, the request for its layout, and how much is open at first, so that it fits.
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
-const leftOut = (): string => `Only the ${nodeLimit()} most used structures are drawn.`;
-const DRAWN_CLOSED = "Some open groups are drawn closed: focus on a group to see its inside.";
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
 /** Whether a notice is on what is drawn, and goes once that is otherwise. */
 function isSceneNotice(notice: string): boolean {
-  return isManyNodes(notice) || /^Only the \d+ most used structures/.test(notice) || notice === DRAWN_CLOSED;
+  return isManyNodes(notice) || words.IS_LEFT_OUT.test(notice) || notice === words.DRAWN_CLOSED;
 }
 
 /** The scene of a view and the request for its layout: in rows like the last ones, and at first opened as far as fits. */
@@ -512,7 +511,7 @@ export class SceneLayout {
 
   /** What there is to say of it; "" for nothing. */
   notice({ count, capped }: Scene): string {
-    if (capped) return this.view === "deduplicated" ? leftOut() : DRAWN_CLOSED;
+    if (capped) return this.view === "deduplicated" ? words.leftOut(nodeLimit()) : words.DRAWN_CLOSED;
     return count > noticeLimit() ? manyNodes() : "";
   }
 

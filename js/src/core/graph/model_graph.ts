@@ -1,5 +1,6 @@
 // The model graph: canvas, tree, panels and toolbar around one store.
 
+import * as words from "../words/graph";
 import { axesOf } from "../shared/model/axes";
 import { Breadcrumb, Legend, isOffered, Toolbar } from "./parts/toolbar";
 import { DiffView } from "./diff_view";
@@ -9,6 +10,7 @@ import { Disposers, el, isField, box } from "../shared/ui/dom";
 import { clearHost, drawOrShowError, prepareHost, readOrShowError, StatusLine } from "../shared/ui/widget_frame";
 import { ExportMenu } from "../export/menu";
 import { GraphView } from "./graph_view";
+import { KeyHelp } from "./parts/key_help";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { readPayload } from "../shared/payload/payload";
 import { visibleRows, openPaths, revealOpened } from "../shared/model/expansion";
@@ -41,7 +43,7 @@ export function createModelGraph(
   prepareHost(host, "model-graph");
   const payload = readOrShowError(host, raw, readPayload);
   const draw = () => payload && new MountedGraph(host, new Hierarchy(payload), store, actions);
-  return drawOrShowError(host, draw, "This model cannot be drawn.") ?? { dispose: () => clearHost(host) };
+  return drawOrShowError(host, draw, words.UNDRAWABLE) ?? { dispose: () => clearHost(host) };
 }
 
 class MountedGraph implements ModelGraph {
@@ -66,6 +68,9 @@ class MountedGraph implements ModelGraph {
       bindKeys(host, h, store, () => this.graph)
     );
     this.hear("mkg-fit", () => this.graph?.fit());
+    const help = new KeyHelp(host);
+    this.disposers.add(() => help.dispose());
+    this.hear("mkg-help", () => help.toggle());
     this.hear("mkg-zoom", () => this.graph?.navigator.toSelection());
     this.showView();
     this.followKernel();
@@ -196,6 +201,10 @@ function act(event: KeyboardEvent, h: Hierarchy, store: GraphStore, graph: Graph
   if (event.key === "f") {
     graph?.fit();
     return graph !== undefined;
+  }
+  if (event.key === "?") {
+    graph?.host.dispatchEvent(new CustomEvent("mkg-help", { bubbles: true }));
+    return true;
   }
   if (event.key === "z" && graph !== undefined) {
     return graph.navigator.toSelection();

@@ -1,5 +1,6 @@
 // Navigation of a graph: camera moves that the user asks for, and the pointer's hover and clicks.
 
+import * as words from "../words/graph";
 import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
 import type { Stage, StagePicture } from "../shared/stage/stage";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -233,7 +234,8 @@ export class GraphHover {
     const of = node.index >= 0 ? node.index : (node.target ?? node.owner ?? 0);
     const lines =
       node.index < 0 ? [node.detail] : [h.qualifiedName(of), node.detail, ...badgeDescriptions(h, of, this.fold(of))];
-    const told = node.index < 0 ? [node.title, ...lines, h.path(of) && `in ${h.path(of)}`] : [h.path(of), ...lines];
+    const told =
+      node.index < 0 ? [node.title, ...lines, h.path(of) && words.inside(h.path(of))] : [h.path(of), ...lines];
     const [head = node.title, ...notes] = told.filter(line => line !== "").map(line => line.slice(0, MAX_LINE_LENGTH));
     this.tip.show(x, y, nameSpan("mkg-tip-name", head), [], notes.slice(0, MAX_LINES));
   }

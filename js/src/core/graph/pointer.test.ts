@@ -72,7 +72,7 @@ describe("a card under the pointer", () => {
   it("tells what a fold stands for", () => {
     pointAt(h, cardOf(h, 4));
     vi.advanceTimersByTime(1000);
-    expect(told()).toContain("×4 stands for 4 modules of identical structure");
+    expect(told()).toContain("×4 same structure, own weights");
   });
 
   it("is a frame only where its header is", () => {

@@ -72,7 +72,7 @@ describe("the panel of a file", () => {
     expect(items[0]).toContain("2×3float3224 B");
     expect(items[1]).toMatch(/buffer$/);
     expect(items[2]).toContain("int64");
-    expect(text()).toContain("batch norm, by its tensors");
+    expect(text()).toContain("batch norm (guessed from its tensors)");
     expect(buttons(/histogram/)).toEqual([]); // nobody to ask
   });
 
@@ -219,7 +219,7 @@ describe("a file in the tree and on the canvas", () => {
     store.set("selected", "a");
     expect(text()).not.toMatch(/fingerprint|display name/i);
     store.set("selected", "");
-    expect(text()).toContain("Classnot told by the file");
+    expect(text()).toContain("Classnot in the file");
   });
 
   it("breaks names between words", () => {

@@ -1,8 +1,9 @@
 // The side panel of a model that was read from a file: the file itself, the tensors of a module, and histograms of their numbers.
 
+import * as words from "../words/panel";
 import "../../../style/file_view.css";
 import { button, el, nameSpan, svg } from "../shared/ui/dom";
-import { counted, exactNumber, shortBytes, shortNumber } from "../shared/base/format";
+import { exactNumber, shortBytes, shortNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { type FileAbout, type Tensor, toNumber } from "../shared/payload/payload";
 import { breakable, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
@@ -44,13 +45,13 @@ export class FilePanel {
   about(withTotals: boolean): HTMLElement[] {
     const { file, h } = this;
     const facts = new Facts();
-    facts.add("Name", breakable("mkg-code", file.name));
-    facts.text("Format", file.format);
-    facts.text("Tensors", exactNumber(file.tensors.node.length));
-    if (this.actions.size !== undefined) facts.number("File size", this.actions.size, "bytes");
-    if (withTotals) facts.number("Bytes", h.column("bytes")?.[0] ?? 0, "bytes");
-    if (withTotals) facts.number("Parameters", h.column("params")?.[0] ?? 0, "params");
-    const parts = [section("File", facts.list)];
+    facts.add(words.NAME, breakable("mkg-code", file.name));
+    facts.text(words.FORMAT, file.format);
+    facts.text(words.TENSORS, exactNumber(file.tensors.node.length));
+    if (this.actions.size !== undefined) facts.number(words.FILE_SIZE, this.actions.size, "bytes");
+    if (withTotals) facts.number(words.BYTES, h.column("bytes")?.[0] ?? 0, "bytes");
+    if (withTotals) facts.number(words.PARAMETERS, h.column("params")?.[0] ?? 0, "params");
+    const parts = [section(words.FILE, facts.list)];
     if (file.dtypes.length > 0) parts.push(this.types());
     if (file.metadata.length > 0) parts.push(this.metadata());
     if (file.classes.length > 0) parts.push(this.classes());
@@ -67,14 +68,14 @@ export class FilePanel {
     for (let at = 0; at < count; at++) list.append(this.tensor(own[at], places?.get(own[at][0])));
     const parts: HTMLElement[] = [list];
     if (count < own.length) {
-      const more = button("mkg-button", `${exactNumber(own.length - count)} more`, "List more tensors");
+      const more = button("mkg-button", words.moreOf(exactNumber(own.length - count)), words.LIST_MORE);
       more.addEventListener("click", () => {
         this.listed.set(node, count + MORE);
         this.render();
       });
       parts.push(more);
     }
-    return [section(own.length === 1 ? "Its own tensor" : `Its own ${counted(own.length, "tensor")}`, ...parts)];
+    return [section(words.ownTensors(own.length), ...parts)];
   }
 
   /** `at`: its place among the tensors of the file. */
@@ -95,7 +96,7 @@ export class FilePanel {
       const opened = this.opened.get(whole);
       if (opened) item.append(opened);
     }
-    if (role === "buffer") about.append(el("span", "mkg-dim", "buffer"));
+    if (role === "buffer") about.append(el("span", "mkg-dim", words.BUFFER));
     return item;
   }
 
@@ -103,12 +104,8 @@ export class FilePanel {
     const { histogram } = this.actions;
     if (!histogram) return [];
     const isOpen = this.opened.has(name);
-    const ask = button(
-      "mkg-link mkg-file-histogram",
-      isOpen ? "hide" : "histogram",
-      "Ask a running kernel for its numbers"
-    );
-    ask.setAttribute("aria-label", `${isOpen ? "Hide the histogram" : "Histogram"} of ${name}`);
+    const ask = button("mkg-link mkg-file-histogram", isOpen ? words.HIDE : words.HISTOGRAM, words.HISTOGRAM_HELP);
+    ask.setAttribute("aria-label", words.histogramOf(name, isOpen));
     ask.addEventListener("click", () => {
       if (isOpen) this.opened.delete(name);
       else void this.open(name, histogram);
@@ -123,12 +120,12 @@ export class FilePanel {
   private async open(name: string, ask: (name: string) => Promise<TensorHistogram>): Promise<void> {
     const place = el("div", "mkg-file-answer");
     place.setAttribute("role", "status");
-    place.append(el("span", "mkg-dim", "Asking the kernel…"));
+    place.append(el("span", "mkg-dim", words.ASKING));
     this.opened.set(name, place);
     try {
       place.replaceChildren(histogramView(await ask(name)));
     } catch (error) {
-      const why = error instanceof HistogramProblem ? error.message : "The kernel could not be asked.";
+      const why = error instanceof HistogramProblem ? error.message : words.NOT_ASKED;
       place.replaceChildren(nameSpan("mkg-file-problem", why.slice(0, MAX_VALUE_LENGTH)));
     }
   }
@@ -144,20 +141,20 @@ export class FilePanel {
     sums.sort((a, b) => b.bytes - a.bytes);
     const rows = sums.slice(0, MAX_TYPES).map(({ dtype, count, bytes }) => {
       const value = el("span", "", shortBytes(bytes));
-      value.append(el("span", "mkg-dim", ` in ${counted(count, "tensor")}`));
+      value.append(el("span", "mkg-dim", words.inTensors(count)));
       return [nameSpan("mkg-code", dtype), value];
     });
     const rest = sums.length - rows.length;
-    const note = rest > 0 ? [el("p", "mkg-panel-note", `and ${counted(rest, "other type")}`)] : [];
-    return section("Types", table(["Type", "Bytes"], rows), ...note);
+    const note = rest > 0 ? [el("p", "mkg-panel-note", words.otherTypes(rest))] : [];
+    return section(words.TYPES, table([words.TYPE, words.BYTES], rows), ...note);
   }
 
   private metadata(): HTMLElement {
     const rows = this.file.metadata.map(([name, value]) => {
-      const text = value === null ? "none" : settingText(value);
+      const text = value === null ? words.NONE : settingText(value);
       return [breakable("mkg-name", name), nameSpan("mkg-code", text.slice(0, MAX_VALUE_LENGTH))];
     });
-    return section("Metadata", table(["Name", "Value"], rows));
+    return section(words.METADATA, table([words.NAME, words.VALUE], rows));
   }
 
   private classes(): HTMLElement {
@@ -167,12 +164,8 @@ export class FilePanel {
       item.append(nameSpan("mkg-code", name));
       list.append(item);
     }
-    const note = el(
-      "p",
-      "mkg-panel-note",
-      "Whoever loads this file with Python imports these. Here they are only names."
-    );
-    return section("Named in it", note, foldedWhenLong(this.file.classes.length, "name", list));
+    const note = el("p", "mkg-panel-note", words.CLASSES_NOTE);
+    return section(words.CLASSES, note, foldedWhenLong(this.file.classes.length, "name", list));
   }
 }
 
@@ -181,9 +174,9 @@ export function attributeSection(file: FileAbout | null | undefined, step: numbe
   const [name, attributes] = file?.operators?.[step] ?? ["", []];
   if (name === "" && attributes.length === 0) return [];
   const facts = new Facts();
-  if (name !== "") facts.text("Its name", name, "mkg-code");
+  if (name !== "") facts.text(words.FILE_NAME, name, "mkg-code");
   for (const [key, value] of attributes) {
-    facts.text(key, value === null ? "none" : settingText(value).slice(0, MAX_VALUE_LENGTH), "mkg-code");
+    facts.text(key, value === null ? words.NONE : settingText(value).slice(0, MAX_VALUE_LENGTH), "mkg-code");
   }
   return [facts.list];
 }
@@ -212,9 +205,7 @@ export class HistogramProblem extends Error {
 
 /** What a kernel printed; throws `HistogramProblem`. */
 export function readHistogram(printed: string): TensorHistogram {
-  const problem = new HistogramProblem(
-    "The kernel gave another answer than this page expects: use one version in both."
-  );
+  const problem = new HistogramProblem(words.OTHER_ANSWER);
   let raw: unknown;
   try {
     raw = JSON.parse(printed.trim().split("\n").pop() ?? "");
@@ -248,14 +239,11 @@ function histogramView(histogram: TensorHistogram): HTMLElement {
   const element = el("div", "mkg-tensor-histogram");
   if (histogram.counts.length > 0) element.append(bars(histogram), range(histogram));
   const facts = new Facts();
-  if (histogram.mean !== null) facts.text("Mean", shortNumber(histogram.mean));
-  facts.text("Zeros", shareOf(histogram.zeros, histogram.sampled));
-  if (histogram.nan > 0) facts.text("NaN or infinite", shareOf(histogram.nan, histogram.sampled));
+  if (histogram.mean !== null) facts.text(words.MEAN, shortNumber(histogram.mean));
+  facts.text(words.ZEROS, shareOf(histogram.zeros, histogram.sampled));
+  if (histogram.nan > 0) facts.text(words.NOT_FINITE, shareOf(histogram.nan, histogram.sampled));
   if (histogram.sampled < histogram.elements) {
-    facts.text(
-      "Counted",
-      `${exactNumber(histogram.sampled)} of ${exactNumber(histogram.elements)} numbers, evenly spaced`
-    );
+    facts.text(words.COUNTED, words.sample(exactNumber(histogram.sampled), exactNumber(histogram.elements)));
   }
   element.append(facts.list);
   return element;
@@ -264,7 +252,7 @@ function histogramView(histogram: TensorHistogram): HTMLElement {
 function bars({ counts, edges }: TensorHistogram): SVGElement {
   const highest = Math.max(1, ...counts);
   const width = WIDTH / counts.length;
-  const label = `Histogram from ${shortNumber(edges[0])} to ${shortNumber(edges[edges.length - 1])}`;
+  const label = words.histogramRange(shortNumber(edges[0]), shortNumber(edges[edges.length - 1]));
   const picture = svg("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: "none",
@@ -275,7 +263,7 @@ function bars({ counts, edges }: TensorHistogram): SVGElement {
     const height = count > 0 ? Math.max(1, (count / highest) * HEIGHT) : 0; // what is there is seen
     const bar = svg("rect", { x: at * width + GAP / 2, y: HEIGHT - height, width: Math.max(0.5, width - GAP), height });
     const title = svg("title");
-    title.textContent = `${shortNumber(edges[at])} … ${shortNumber(edges[at + 1])}: ${exactNumber(count)}`;
+    title.textContent = words.bar(shortNumber(edges[at]), shortNumber(edges[at + 1]), exactNumber(count));
     bar.append(title);
     picture.append(bar);
   });
@@ -289,5 +277,5 @@ function range({ edges }: TensorHistogram): HTMLElement {
 }
 
 function shareOf(count: number, all: number): string {
-  return count === 0 || all === 0 ? "none" : `${exactNumber(count)} (${shortNumber((100 * count) / all)} %)`;
+  return count === 0 || all === 0 ? words.NONE : `${exactNumber(count)} (${shortNumber((100 * count) / all)} %)`;
 }

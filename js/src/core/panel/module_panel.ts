@@ -1,5 +1,6 @@
 // The side panel of a model graph: facts about the selected module.
 
+import * as words from "../words/panel";
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
 import { labelOf, valueOf } from "../shared/stage/color";
@@ -12,34 +13,13 @@ import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSe
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { groupSection } from "./operator_section";
 import { breakable, copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
-import type { Status, Tensor } from "../shared/payload/payload";
+import type { Tensor } from "../shared/payload/payload";
 import { reveal } from "../shared/model/expansion";
 import type { GraphStore } from "../shared/model/graph_store";
 import { below } from "../tree/tree_rows";
 import { push } from "../shared/base/multimap";
 
 const ALWAYS = new Set(["params", "own_params", "bytes"]); // have sentences of their own
-const SAME = "identical structure, separate weights";
-const TOOLTIPS: ReadonlyMap<string, string> = new Map([
-  ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
-  ["own_params", "Parameters that belong to this very module, not to a module inside"],
-  ["bytes", "Space that parameters and buffers take, here and inside"],
-  ["output_bytes", "Space that the tensors take which this module gave, over all its calls"],
-  ["time", "Measured in a forward pass on the model's device, over all calls, with everything that is called inside"],
-  ["time_after", "The same as the plan would cut the model"]
-]);
-const IN_PLACE = ", at the same place";
-const STATUS: Readonly<Record<Status, string>> = {
-  same: `the same${IN_PLACE}`,
-  renamed: "the same under another name",
-  moved: "the same at another place",
-  changed: `built differently${IN_PLACE}`,
-  removed: "not there",
-  added: "only there"
-};
-
-const INSIDE = `changed inside${IN_PLACE}`;
-
 export class ModulePanel extends Part {
   private readonly usedAs: ReadonlyMap<number, readonly Use[]>;
   private readonly counterparts: Counterparts | undefined; // in a comparison
@@ -59,7 +39,7 @@ export class ModulePanel extends Part {
     this.file = file ? new FilePanel(h, file, actions, () => this.render()) : null;
     this.copier = new Copier(store);
     host.classList.add("mkg-side-panel");
-    setRole(host, "region", "Selected module");
+    setRole(host, "region", words.PANEL);
     this.usedAs = usesByTarget(h);
     this.counterparts = h.payload.compare ? new Counterparts(h.payload.compare) : undefined;
     this.marks = changeMarks(h);
@@ -96,10 +76,7 @@ export class ModulePanel extends Part {
   }
 
   private invitation(path: string | null): HTMLElement {
-    const text =
-      path === null
-        ? "Click a module to see what it is made of. Double-click or press Enter to open it."
-        : "This model has no module with the selected path.";
+    const text = path === null ? words.INVITATION : words.NO_MODULE;
     return el("p", "mkg-empty", text);
   }
 
@@ -128,15 +105,11 @@ export class ModulePanel extends Part {
     const head = el("header", "mkg-panel-head");
     head.append(nameSpan("mkg-panel-class", h.isKind(node) ? h.name(node) : h.className(node)));
     const line = el("div", "mkg-panel-path");
-    line.append(nameSpan("mkg-path", node === 0 ? "(the whole model)" : h.path(node)));
-    line.append(copyButton("Copy path", h.path(node)));
+    line.append(nameSpan("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
+    line.append(copyButton(words.COPY_PATH, h.path(node)));
     head.append(line);
     if (this.hasInside(node) && node !== this.store.get("focus") && node !== 0) {
-      const focus = button(
-        "mkg-button mkg-focus",
-        "Show only the inside",
-        "Fill the canvas with what is inside this module"
-      );
+      const focus = button("mkg-button mkg-focus", words.FOCUS, words.FOCUS_HELP);
       focus.dataset.mkgFocus = String(node);
       head.append(focus);
     }
@@ -164,13 +137,18 @@ export class ModulePanel extends Part {
   private numbers(node: number): HTMLElement {
     const { h } = this;
     const facts = new Facts();
-    this.addNumber(facts, node, "params", "Parameters");
-    if (h.isContainer(node)) this.addNumber(facts, node, "own_params", "of them its own");
-    this.addNumber(facts, node, "bytes", "Memory");
+    this.addNumber(facts, node, "params", words.PARAMETERS);
+    if (h.isContainer(node)) this.addNumber(facts, node, "own_params", words.OWN_PARAMETERS);
+    this.addNumber(facts, node, "bytes", words.MEMORY);
     addFlops(h, facts, node);
     for (const column of Object.keys(h.payload.columns)) {
       if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow))
-        this.addNumber(facts, node, column, capital(labelOf(h, column)));
+        this.addNumber(
+          facts,
+          node,
+          column,
+          column === "output_bytes" ? words.OUTPUT_SIZE : capital(labelOf(h, column))
+        );
     }
     const colorBy = this.store.get("colorBy");
     if (colorBy === "overlay" || colorBy === "pruned") {
@@ -178,13 +156,13 @@ export class ModulePanel extends Part {
       if (shown && shown.value !== null) facts.number(capital(labelOf(h, colorBy)), shown.value, colorBy, shown.note);
     }
     const same = h.column("occurrences")?.[node] ?? 1;
-    facts.text("Occurrences", same === 1 ? "only here" : `${exactNumber(same)} in this model`);
+    facts.text(words.OCCURRENCES, same === 1 ? words.ONCE : words.occurrences(exactNumber(same)));
     const fold = h.fold(node);
     if (fold) {
-      const place = `number ${exactNumber(below(fold.members, node) + 1)} of ${exactNumber(fold.count)}`;
-      const how = fold.kind === "exact" ? SAME : "differ only in sizes";
-      const parts = [place, how, fold.label === SAME ? "" : fold.label];
-      facts.text("Folded", parts.filter(Boolean).join(" · "));
+      const place = words.copyOf(exactNumber(below(fold.members, node) + 1), exactNumber(fold.count));
+      const how = fold.kind === "exact" ? words.SAME : words.OTHER_SIZES;
+      const parts = [place, how, fold.kind === "exact" ? "" : fold.label];
+      facts.text(words.FOLDED, parts.filter(Boolean).join(" · "));
     }
     this.addComparison(facts, node);
     return section("", facts.list);
@@ -195,16 +173,16 @@ export class ModulePanel extends Part {
     if (!compare) return;
     const there = this.counterparts?.path(node);
     const isElsewhere = there !== undefined && there !== this.h.path(node); // such as behind a prefix
-    const said = this.marks?.[node] === "changed inside" ? INSIDE : STATUS[compare.left[node]];
-    facts.text("In the other model", isElsewhere ? said.replace(IN_PLACE, "") : said);
-    if (isElsewhere) facts.text("Its path there", there || "the model itself", "mkg-code");
+    const said = this.marks?.[node] === "changed inside" ? words.CHANGED_INSIDE : words.STATUS[compare.left[node]];
+    facts.text(words.OTHER_MODEL, isElsewhere ? said.replace(words.IN_PLACE, "") : said);
+    if (isElsewhere) facts.text(words.OTHER_PATH, there || words.WHOLE_MODEL, "mkg-code");
   }
 
   private addNumber(facts: Facts, node: number, column: string, label: string): void {
     if (!this.h.column(column)) return;
     const raw = this.h.payload.columns[column][node];
     const value = this.h.column(column)?.[node];
-    if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, TOOLTIPS.get(column));
+    if (value !== null && value !== undefined) facts.number(label, value, column, "", raw, words.HELP.get(column));
   }
 
   /** What was clicked in the module: one operator, or a group with all that it has. */
@@ -230,7 +208,7 @@ export class ModulePanel extends Part {
   private settings(node: number): HTMLElement[] {
     const here = new Map(this.h.hyper(node).map(([name, value]) => [name, settingText(value)]));
     const there = this.counterparts?.hyper(node)?.map(([name, value]) => [name, settingText(value)] as const);
-    return this.table("Settings", "Value", here, there && new Map(there));
+    return this.table(words.SETTINGS, words.VALUE, here, there && new Map(there));
   }
 
   private tensors(node: number): HTMLElement[] {
@@ -238,9 +216,9 @@ export class ModulePanel extends Part {
     const axes = this.counterparts ? null : axesOf(this.h);
     if (axes) return axisTensors(this.h, axes, node, this.store.get("axis"));
     const named = ([name, role, shape]: Tensor) =>
-      [role === "buffer" ? `${name} (buffer)` : name, shapeText(shape)] as const;
+      [role === "buffer" ? `${name} (${words.BUFFER})` : name, shapeText(shape)] as const;
     const there = this.counterparts?.tensors(node)?.map(named);
-    return this.table("Tensors of its own", "Shape", new Map(this.h.tensors(node).map(named)), there && new Map(there));
+    return this.table(words.PARAMETERS, words.SHAPE, new Map(this.h.tensors(node).map(named)), there && new Map(there));
   }
 
   /** Names and values; beside what the other model has, where that differs. */
@@ -258,7 +236,7 @@ export class ModulePanel extends Part {
       return [breakable("mkg-name", name), ...values.map(value => nameSpan(className, value ?? "–"))];
     });
     if (!rows.length) return [];
-    return [section(title, table(differ ? ["Name", "Here", "There"] : ["Name", what], rows))];
+    return [section(title, table(differ ? [words.NAME, words.HERE, words.THERE] : [words.NAME, what], rows))];
   }
 
   /** What else points at the same module or tensor. */
@@ -267,37 +245,27 @@ export class ModulePanel extends Part {
     const lines: HTMLElement[] = [];
     for (const use of this.usedAs.get(node) ?? []) {
       lines.push(
-        this.relation(
-          use.kind === "cycle" ? "is also reached again as " : "is also used as ",
-          use.slot,
-          " in ",
-          use.parent
-        )
+        this.relation(use.kind === "cycle" ? words.REACHED_AS : words.USED_AS, use.slot, words.IN, use.parent)
       );
     }
     for (const link of h.links(node)) {
       lines.push(
-        this.relation(
-          "its slot ",
-          link.slot,
-          link.kind === "cycle" ? " leads back to " : " is the same module as ",
-          link.target
-        )
+        this.relation(words.SLOT, link.slot, link.kind === "cycle" ? words.LEADS_BACK : words.SAME_MODULE, link.target)
       );
     }
     for (const tie of h.tied(node)) {
-      lines.push(this.relation("its tensor ", tie.name, ` is the same as ${tie.otherName} of `, tie.other));
+      lines.push(this.relation(words.TENSOR, tie.name, words.sameTensor(tie.otherName), tie.other));
     }
     if (!lines.length) return [];
     const list = el("ul", "mkg-relations");
     list.append(...lines);
-    return [section("Shared", foldedWhenLong(lines.length, "connection", list))];
+    return [section(words.SHARED, foldedWhenLong(lines.length, words.CONNECTION, list))];
   }
 
   private relation(before: string, name: string, between: string, target: number): HTMLElement {
     const line = el("li");
-    const label = target === 0 ? "the whole model" : this.h.path(target);
-    const link = button("mkg-link", "", "Select this module");
+    const label = target === 0 ? words.WHOLE_MODEL : this.h.path(target);
+    const link = button("mkg-link", "", words.SELECT_MODULE);
     link.append(nameSpan("", label));
     link.dataset.mkgTarget = String(target);
     line.append(before, nameSpan("mkg-code", name), between, link);
@@ -308,27 +276,27 @@ export class ModulePanel extends Part {
     const { h } = this;
     const facts = new Facts();
     const isTitle = node === 0 && h.payload.file?.name === h.qualifiedName(node);
-    if (isTitle) facts.text("Class", kindText(""));
-    else if (h.isKind(node)) facts.text("Class", kindText(h.word(node)));
-    else facts.add("Class", breakable("mkg-code", h.qualifiedName(node)));
+    if (isTitle) facts.text(words.CLASS, kindText(""));
+    else if (h.isKind(node)) facts.text(words.CLASS, kindText(h.word(node)));
+    else facts.add(words.CLASS, breakable("mkg-code", h.qualifiedName(node)));
     const source = h.source(node);
-    if (source) facts.text("Source", source, "mkg-code");
+    if (source) facts.text(words.SOURCE, source, "mkg-code");
     if (!h.payload.file) this.addFingerprint(facts, node); // of a file the page and the kernel count another one
-    return section("Identity", facts.list);
+    return section(words.IDENTITY, facts.list);
   }
 
   private addFingerprint(facts: Facts, node: number): void {
     const { h } = this;
     const digest = h.digest(node);
     if (digest) {
-      facts.text("Display name", h.entityName(node), "mkg-code");
+      facts.text(words.DISPLAY_NAME, h.entityName(node), "mkg-code");
       const line = el("span", "mkg-panel-path");
       const short = el("span", "mkg-code mkg-digest", digest);
-      short.title = "Modules with the same fingerprint have the same structure";
-      line.append(short, copyButton("Copy fingerprint", digest));
-      facts.add("Fingerprint", line);
+      short.title = words.FINGERPRINT_HELP;
+      line.append(short, copyButton(words.COPY_FINGERPRINT, digest));
+      facts.add(words.FINGERPRINT, line);
     } else {
-      facts.text("Fingerprint", "none: this module cannot be fingerprinted");
+      facts.text(words.FINGERPRINT, words.NO_FINGERPRINT);
     }
   }
 
@@ -358,7 +326,7 @@ export class ModulePanel extends Part {
 
 /** Of a module of a file. */
 function kindText(word: string): string {
-  return word === "" ? "not told by the file" : `${word}, by its tensors: the file tells none`;
+  return word === "" ? words.NO_CLASS : words.guessed(word);
 }
 
 function capital(text: string): string {

@@ -2,7 +2,7 @@
 
 import type { Dataflow } from "../shared/model/dataflow";
 import { el, nameSpan } from "../shared/ui/dom";
-import { counted, exactNumber } from "../shared/base/format";
+import { exactNumber } from "../shared/base/format";
 import { groupTitle } from "../graph/flow/operator_names";
 import { byLine, drawnSteps } from "../graph/flow/operator_parts";
 import type { OperatorGroup } from "../graph/flow/operator_groups";
@@ -27,7 +27,7 @@ export function groupSection(flow: Dataflow, steps: readonly number[]): HTMLElem
     list.append(lineHead(group), ...shown.map(step => rowOf(flow, step)));
   }
   const element = section(
-    counted(steps.length, "operator"),
+    words.operators(steps.length),
     nameSpan("mkg-operator-name", name),
     facts.list,
     list,

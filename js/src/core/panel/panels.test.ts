@@ -107,13 +107,13 @@ describe("side panel", () => {
     });
     mount(ModulePanel, h, store);
     expect(texts(".mkg-relations li")).toEqual([
-      "is also used as alias in layer1",
-      "its slot self leads back to the whole model",
-      "its tensor weight is the same as kernel of conv1"
+      "also used as alias in layer1",
+      "the slot self leads back to the whole model",
+      "the tensor weight is the same as kernel of conv1"
     ]);
     one("[data-mkg-target='1']").click();
     expect(store.get("selected")).toBe("conv1");
-    expect(texts(".mkg-relations li")).toEqual(["its tensor kernel is the same as weight of fc"]);
+    expect(texts(".mkg-relations li")).toEqual(["the tensor kernel is the same as weight of fc"]);
   });
 
   it("names place in a fold, marks and comparison", () => {
@@ -127,10 +127,10 @@ describe("side panel", () => {
     };
     const said = { marks: { "7": ["opaque: lock"] }, blocks: { "7": "residual <b>block</b>" } };
     mount(ModulePanel, smallNet({ ...said, compare }), storeOf({ selected: "layer1.1" }));
-    expect(facts().Folded).toBe("number 2 of 4 · identical structure, separate weights");
+    expect(facts().Folded).toBe("Copy 2 of 4 · same structure, own weights");
     expect(texts(".mkg-marks li")).toEqual(["opaque: lock"]);
     expect(texts(".mkg-block li")).toEqual(["residual <b>block</b>"]);
-    expect(facts()).toMatchObject({ "In the other model": "the same at another place", "Its path there": "layer1.2" });
+    expect(facts()).toMatchObject({ "In the other model": "identical at another place", "Path there": "layer1.2" });
   });
 
   it("shows what a counterpart has otherwise, beside what is here", () => {
@@ -196,7 +196,7 @@ describe("toolbar", () => {
   it("offers the views and colors that there are", () => {
     const store = storeOf();
     mount(Toolbar, smallNet(), store);
-    expect(texts(".mkg-view option")).toEqual(["Hierarchy", "Each structure once"]);
+    expect(texts(".mkg-view option")).toEqual(["Hierarchy", "Unique modules"]);
     expect(all(".mkg-color-by option").map(element => (element as HTMLOptionElement).value)).toEqual([
       "none",
       "params",
@@ -266,13 +266,13 @@ describe("legend", () => {
     expect(host.hidden).toBe(true);
     store.set("colorBy", "params");
     expect(host.hidden).toBe(false);
-    expect(one(".mkg-legend-title").textContent).toBe("parameters logarithmic");
+    expect(one(".mkg-legend-title").textContent).toBe("parameters Log color scale");
     expect(texts(".mkg-legend-end")).toEqual(["0", "1.00 M"]);
-    expect(one("div.mkg-legend-note").textContent).toBe("containers: sum of children");
+    expect(one("div.mkg-legend-note").textContent).toBe("Containers show the sum of their children");
     expect(all(".mkg-legend-ramp rect").length).toBeGreaterThan(20);
     store.set("overlay", { fc: 1, bn1: "NaN" });
     store.set("colorBy", "overlay");
-    expect(texts(".mkg-legend-key")).toEqual(["no value: 9 modules", "NaN or infinite: 1 module"]);
+    expect(texts(".mkg-legend-key")).toEqual(["No value: 9 modules", "NaN or infinite: 1 module"]);
     expect(texts(".mkg-legend-end")).toEqual(["1"]);
   });
 });
@@ -306,7 +306,7 @@ describe("breadcrumb", () => {
   it("says what the canvas shows the inside of", () => {
     const store = storeOf({ focus: 3 });
     mount(Breadcrumb, smallNet(), store);
-    expect(one(".mkg-inside").textContent).toBe("showing inside layer1");
+    expect(one(".mkg-inside").textContent).toBe("Focus: layer1");
     one(".mkg-show-all").click();
     expect(store.get("focus")).toBe(0);
     expect(all(".mkg-inside")).toHaveLength(0);

@@ -1,10 +1,10 @@
 // Elements of side panels: facts, sections, tables, folded lists and copy buttons.
 
+import * as words from "../words/panel";
 import { copyText, el, iconButton, nameSpan } from "../shared/ui/dom";
 import { counted, exactNumber, isBytes, isTime, shortColumn, shortNumber } from "../shared/base/format";
 import type { Scalar, Value } from "../shared/base/schema";
 
-const COPIED = "Copied.";
 const COPIED_FOR = 2000; // ms
 const MANY = 12; // longer lists start folded up
 const MAX_NAME_LENGTH = 200; // characters, beyond which a name breaks anywhere
@@ -52,7 +52,7 @@ export function section(title: string, ...content: HTMLElement[]): HTMLElement {
 }
 
 export function table(heads: readonly string[], rows: readonly (readonly HTMLElement[])[]): HTMLElement {
-  const isOfNames = heads.length === 2 && heads[0] === "Name";
+  const isOfNames = heads.length === 2 && heads[0] === words.NAME;
   const element = el("table", isOfNames ? "mkg-table mkg-of-names" : "mkg-table");
   const head = el("tr");
   for (const text of heads) {
@@ -87,13 +87,13 @@ export function copyButton(label: string, text: string): HTMLButtonElement {
 }
 
 export function shapeText(shape: readonly number[] | null): string {
-  if (shape === null) return "not set";
-  return shape.length ? shape.join("×") : "a single number";
+  if (shape === null) return words.NOT_SET;
+  return shape.length ? shape.join("×") : words.SINGLE;
 }
 
 export function settingText(value: Scalar): string {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : shortNumber(value);
-  if (typeof value === "boolean") return value ? "True" : "False"; // as in the Python call
+  if (typeof value === "boolean") return value ? words.TRUE : words.FALSE;
   return value;
 }
 
@@ -106,11 +106,11 @@ export class Copier {
   async copy(target: HTMLElement, text: string): Promise<void> {
     const done = await copyText(text);
     target.classList.toggle("mkg-is-done", done);
-    this.store.set("notice", done ? COPIED : "The browser did not allow copying.");
+    this.store.set("notice", done ? words.COPIED : words.NOT_COPIED);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       target.classList.remove("mkg-is-done");
-      if (this.store.get("notice") === COPIED) this.store.set("notice", "");
+      if (this.store.get("notice") === words.COPIED) this.store.set("notice", "");
     }, COPIED_FOR);
   }
 

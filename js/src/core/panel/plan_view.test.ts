@@ -23,7 +23,7 @@ describe("the view of a plan", () => {
       "1.00 k → 750 (−25.0 %)",
       "2.00 M → 1.50 M (−25.0 %)",
       "1.00 M → 750 k (−25.0 %)",
-      "1 of 2 axes; tensors: 1"
+      "1 of 2 channel groups; tensors: 1"
     ]);
   });
 
@@ -38,7 +38,7 @@ describe("the view of a plan", () => {
   it("lists corrections and attributes", () => {
     const host = shown(savedPlan());
     expect(texts(host, "caption")).toEqual([
-      "Axes (2)",
+      "Channel groups (2)",
       "Corrections of the dry run (1)",
       "Sizes stored in modules (2)"
     ]);
@@ -73,7 +73,7 @@ describe("the view of a plan", () => {
     const host = shown(savedPlan());
     const file = readSavedFile(JSON.stringify({ ...savedPlan(), axes: [] }));
     if (file.kind === "plan") showPlan(host, file.plan, UNTRANSLATED);
-    expect(texts(host, "caption")[0]).toBe("Axes (0)");
+    expect(texts(host, "caption")[0]).toBe("Channel groups (0)");
   });
 });
 

@@ -15,8 +15,8 @@ export function showPlan(host: HTMLElement, plan: SavedPlan, words: Translations
   host.replaceChildren(
     facts(plan, words),
     table(
-      words.__("Axes"),
-      [words.__("Axis"), words.__("Before"), words.__("After"), words.__("Dropped"), words.__("Members")],
+      words.__("Channel groups"),
+      [words.__("Channel group"), words.__("Before"), words.__("After"), words.__("Removed"), words.__("Tensors")],
       plan.axes,
       axis => axisCells(axis, words),
       words
@@ -39,7 +39,7 @@ function facts({ params, flops, macs, axes, tensors }: SavedPlan, words: Transla
   const cut = axes.filter(axis => axis.dropped.length > 0).length;
   list.append(
     el("dt", "", words.__("Cut")),
-    el("dd", "", words.__("%1 of %2 axes; tensors: %3", cut, axes.length, tensors))
+    el("dd", "", words.__("%1 of %2 channel groups; tensors: %3", cut, axes.length, tensors))
   );
   return list;
 }

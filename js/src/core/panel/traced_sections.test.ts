@@ -44,7 +44,7 @@ describe("what went in and out of a module", () => {
       ["input", "2×3 float32"],
       ["output", "2×4 float32"]
     ]);
-    expect(facts()).toMatchObject({ FLOPs: "48", "Bytes of outputs": "32 B" });
+    expect(facts()).toMatchObject({ FLOPs: "48", "Output size": "32 B" });
   });
 
   it("is one table for calls of the same shapes, and one for each other kind", () => {
@@ -119,8 +119,8 @@ describe("axes in the panel", () => {
       "left.out"
     ]);
     const card = all(".mkg-active-axis")[0];
-    expect(card.textContent).toContain("5 members");
-    expect(card.textContent).toContain("Frozen");
+    expect(card.textContent).toContain("5 tensors");
+    expect(card.textContent).toContain("Fixed");
     expect(all(".mkg-members .mkg-link").map(link => link.textContent)).toContain("head.weight");
     all(".mkg-active-axis .mkg-close")[0].click();
     expect(store.get("axis")).toBeNull();
@@ -151,10 +151,10 @@ describe("axes in the panel", () => {
 
   it("show few of many members and say how many more there are, which a click lists and hides again", () => {
     const store = show(withMembers(18), { axis: "left.out" });
-    expect(all(".mkg-active-axis")[0].textContent).toContain("18 members");
+    expect(all(".mkg-active-axis")[0].textContent).toContain("18 tensors");
     expect([links(), more().textContent]).toEqual([5, "+13 more"]);
     expect(more().getAttribute("aria-expanded")).toBe("false");
-    expect(more().getAttribute("aria-label")).toBe("Show 13 more members");
+    expect(more().getAttribute("aria-label")).toBe("Show 13 more tensors");
     more().click();
     expect([links(), more().textContent, more().getAttribute("aria-expanded")]).toEqual([18, "fewer", "true"]);
     expect(document.activeElement).toBe(more());
@@ -182,7 +182,7 @@ describe("axes in the panel", () => {
     expect(host.textContent).toContain("model input x");
     mounted?.dispose();
     mounted = new ModulePanel(host, new Hierarchy(golden("traced", free)), store);
-    expect(all(".mkg-axes")[0].textContent).toContain("left.out45 members");
+    expect(all(".mkg-axes")[0].textContent).toContain("left.out45 tensors");
   });
 
   it("are not there without a trace that came to its end", () => {
@@ -243,7 +243,7 @@ describe("the notice of a forward pass that failed", () => {
     mounted = new TraceNotice(host, new Hierarchy(golden("stopped")));
     expect(host.getAttribute("role")).toBe("alert");
     expect(host.textContent).toContain("stopped in 'second.1'");
-    expect(host.textContent).toContain("as far as it went");
+    expect(host.textContent).toContain("up to there");
     all("button")[0].click();
     expect(host.hidden).toBe(true);
   });

@@ -2,7 +2,7 @@
 
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
 import { button, el, nameSpan, setAttribute, iconButton } from "../shared/ui/dom";
-import { counted, exactNumber } from "../shared/base/format";
+import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import * as words from "../words/panel";
 import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
@@ -13,11 +13,6 @@ import type { GraphStore } from "../shared/model/graph_store";
 
 const MAX_ROWS = 200; // lines of a list
 const FEW = 5; // members that are shown at first; one more is no reason to hide any
-const FREE = "Its indices may go, in all members at once";
-const ONLY_CLICK = "Light up everything that this axis runs along";
-
-const WHAT =
-  "One set of indices each, through many tensors: when an index goes in one, it goes in all. Click one to see where.";
 
 /** The chosen axis with its members, all of them where `isWhole`; nothing when none is chosen. */
 export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): HTMLElement[] {
@@ -25,15 +20,19 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const axis = axes?.find(store.get("axis"));
   if (!axes || axis === undefined) return [];
   const head = el("div", "mkg-axis-head");
-  const clear = iconButton("mkg-icon-button mkg-close", "close", "Choose no axis");
+  const clear = iconButton("mkg-icon-button mkg-close", "close", words.CLEAR_GROUP);
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
   head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
-  const known = [`size ${exactNumber(axes.length(axis))}`, axes.role(axis), frozen === null ? "free" : null];
+  const known = [
+    words.sizeOf(exactNumber(axes.length(axis))),
+    axes.role(axis),
+    frozen === null ? words.PRUNABLE : null
+  ];
   const line = el("div", "", known.filter(Boolean).join(" · "));
-  if (frozen === null) line.title = FREE;
-  const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", `Frozen: ${frozen}`)];
-  const element = section("Axis", head, line, ...reason, memberList(h, axes, axis, isWhole));
+  if (frozen === null) line.title = words.PRUNABLE_HELP;
+  const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", words.fixed(frozen))];
+  const element = section(words.GROUP, head, line, ...reason, memberList(h, axes, axis, isWhole));
   element.classList.add("mkg-active-axis");
   return [element];
 }
@@ -45,24 +44,24 @@ function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): H
   list.classList.toggle("mkg-is-whole", isLong && isWhole);
   for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
     const line = el("li");
-    const link = button("mkg-link", "", "Select this module");
+    const link = button("mkg-link", "", words.SELECT_MODULE);
     link.dataset.mkgTarget = String(node);
     link.append(nameSpan("", [h.path(node), tensor].filter(Boolean).join(".")));
-    line.append(link, el("span", "mkg-dim", ` dim ${dim}`));
+    line.append(link, el("span", "mkg-dim", words.dimension(dim)));
     list.append(line);
   }
   if (isWhole && members.length > MAX_ROWS)
-    list.append(el("li", "mkg-dim", `and ${exactNumber(members.length - MAX_ROWS)} more`));
+    list.append(el("li", "mkg-dim", words.more(exactNumber(members.length - MAX_ROWS))));
   const element = el("div");
-  element.append(el("div", "mkg-dim", counted(members.length, "member")), list);
+  element.append(el("div", "mkg-dim", words.tensors(members.length)), list);
   if (isLong) element.append(moreButton(members.length - FEW, axes.name(axis), isWhole));
   return element;
 }
 
 function moreButton(count: number, axis: string, isWhole: boolean): HTMLElement {
-  const more = button("mkg-link mkg-members-more", isWhole ? "fewer" : `+${exactNumber(count)} more`);
+  const more = button("mkg-link mkg-members-more", isWhole ? words.FEWER : words.moreTensors(exactNumber(count)));
   more.dataset.mkgMembers = axis;
-  more.setAttribute("aria-label", isWhole ? "Show fewer members" : `Show ${exactNumber(count)} more members`);
+  more.setAttribute("aria-label", isWhole ? words.SHOW_FEWER : words.showMore(exactNumber(count)));
   more.setAttribute("aria-expanded", String(isWhole));
   return more;
 }
@@ -75,7 +74,7 @@ export function axisTensors(h: Hierarchy, axes: Axes, node: number, active: stri
     const line = el("div", "mkg-axis-tensor");
     const title = el("div", "mkg-axis-tensor-head");
     title.append(nameSpan("mkg-code", name), nameSpan("mkg-dim", shapeText(shape)));
-    if (role === "buffer") title.append(el("span", "mkg-dim", "buffer"));
+    if (role === "buffer") title.append(el("span", "mkg-dim", words.BUFFER));
     line.append(title);
     const tensor = tensors.get(name);
     if (tensor && tensor.dims.length > 0) line.append(expression(axes, tensor, active));
@@ -84,7 +83,7 @@ export function axisTensors(h: Hierarchy, axes: Axes, node: number, active: stri
   if (lines.length === 0) return [];
   const list = el("div");
   list.append(...lines);
-  return [section("Tensors of its own, by axes", foldedWhenLong(lines.length, "tensor", list))];
+  return [section(words.PARAMETERS, foldedWhenLong(lines.length, "tensor", list))];
 }
 
 /** "out=64 in=3 kernel=7 kernel_2=7" */
@@ -109,12 +108,7 @@ function partElement(axes: Axes, { text, axis }: Part, active: string | null): H
 function axisButton(className: string, axes: Axes, axis: number, active: string | null): HTMLButtonElement {
   const name = axes.name(axis);
   const frozen = axes.frozen(axis);
-  const members = counted(axes.members(axis).length, "member");
-  const element = button(
-    className,
-    "",
-    [name, `${members}${frozen ? `, frozen: ${frozen}` : ""}`, ONLY_CLICK].join("\n")
-  );
+  const element = button(className, "", words.groupTitle(name, axes.members(axis).length, frozen));
   element.dataset.mkgAxis = name;
   element.classList.toggle("mkg-is-frozen", frozen !== null);
   setAttribute(element, "aria-pressed", String(name === active));
@@ -127,11 +121,11 @@ export function axisList(axes: Axes, node: number, active: string | null): HTMLE
   if (inside.length === 0) return [];
   const free = inside.filter(axis => axes.frozen(axis) === null);
   const frozen = inside.filter(axis => axes.frozen(axis) !== null);
-  const parts: HTMLElement[] = node === 0 ? [el("p", "mkg-panel-note", WHAT)] : [];
-  if (free.length > 12) parts.push(folded(`${exactNumber(free.length)} free`, list(axes, free, active)));
+  const parts: HTMLElement[] = node === 0 ? [el("p", "mkg-panel-note", words.GROUPS_HELP)] : [];
+  if (free.length > 12) parts.push(folded(words.prunableCount(exactNumber(free.length)), list(axes, free, active)));
   else if (free.length > 0) parts.push(list(axes, free, active));
-  if (frozen.length > 0) parts.push(folded(`${exactNumber(frozen.length)} frozen`, list(axes, frozen, active)));
-  return [section(node === 0 ? "Axes" : "Axes that run here", ...parts)];
+  if (frozen.length > 0) parts.push(folded(words.fixedCount(exactNumber(frozen.length)), list(axes, frozen, active)));
+  return [section(node === 0 ? words.GROUPS : words.GROUPS_HERE, ...parts)];
 }
 
 function list(axes: Axes, shown: readonly number[], active: string | null): HTMLElement {
@@ -140,17 +134,16 @@ function list(axes: Axes, shown: readonly number[], active: string | null): HTML
     const line = el("li");
     const choose = axisButton("mkg-axis-line", axes, axis, active);
     choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
-    line.append(choose, el("span", "mkg-dim", counted(axes.members(axis).length, "member")));
+    line.append(choose, el("span", "mkg-dim", words.tensors(axes.members(axis).length)));
     const frozen = axes.frozen(axis);
     if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));
     element.append(line);
   }
-  if (shown.length > MAX_ROWS) element.append(el("li", "mkg-dim", `and ${exactNumber(shown.length - MAX_ROWS)} more`));
+  if (shown.length > MAX_ROWS) element.append(el("li", "mkg-dim", words.more(exactNumber(shown.length - MAX_ROWS))));
   return element;
 }
 
 const MAX_KINDS = 8; // of calls that differ in their shapes
-const FLOPS_HELP = "Floating-point operations in this module and everything inside; a multiply-add counts as two";
 
 /** FLOPs, and beside them what has no formula: never a silent zero. */
 export function addFlops(h: Hierarchy, facts: Facts, node: number): void {
@@ -161,18 +154,18 @@ export function addFlops(h: Hierarchy, facts: Facts, node: number): void {
   const uncounted = [...flow.uncounted(node)].map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));
   if (value !== null) {
     facts.number(
-      uncounted.length ? "FLOPs, known" : "FLOPs",
+      uncounted.length ? words.FLOPS_KNOWN : words.FLOPS,
       value,
       "flops",
       "",
       h.payload.columns.flops[node],
-      FLOPS_HELP
+      words.FLOPS_HELP
     );
   } else if (uncounted.length === 0) {
-    facts.text("FLOPs", "none: not called in this forward pass");
+    facts.text(words.FLOPS, words.NOT_CALLED);
   }
   if (uncounted.length > 0) {
-    facts.text("FLOPs unknown", uncounted.slice(0, 12).join(", ") + (uncounted.length > 12 ? ", …" : ""));
+    facts.text(words.FLOPS_UNKNOWN, uncounted.slice(0, 12).join(", ") + (uncounted.length > 12 ? ", …" : ""));
   }
 }
 
@@ -188,18 +181,17 @@ export function trafficSection(flow: Dataflow, node: number): HTMLElement[] {
     ...(kinds.size > 1 ? [el("p", "mkg-panel-note", callNumbers(calls))] : []),
     trafficTable(flow, flow.callsOf(node)[calls[0]])
   ]);
-  if (kinds.size > MAX_KINDS)
-    content.push(el("p", "mkg-panel-note", `and ${kinds.size - MAX_KINDS} other kinds of calls`));
+  if (kinds.size > MAX_KINDS) content.push(el("p", "mkg-panel-note", words.otherCalls(kinds.size - MAX_KINDS)));
   if (content.length === 0) return [];
   const count = flow.callsOf(node).length;
-  return [section(count > 1 ? `Input and output of ${counted(count, "call")}` : "Input and output", ...content)];
+  return [section(words.trafficOf(count), ...content)];
 }
 
 /** "call 1", "calls 1, 2 and 5" */
 function callNumbers(calls: readonly number[]): string {
   const numbers = calls.slice(0, 8).map(at => String(at + 1));
   const rest = calls.length > 8 ? ["…"] : [];
-  return `${calls.length > 1 ? "calls" : "call"} ${[...numbers, ...rest].join(", ")}`;
+  return words.calls([...numbers, ...rest], calls.length === 1);
 }
 
 function traffic(flow: Dataflow, call: number): string[][] {
@@ -219,7 +211,7 @@ function trafficTable(flow: Dataflow, call: number): HTMLElement {
 
 function typedTable(rows: readonly string[][]): HTMLElement {
   const element = table(
-    ["", "Shape and type"],
+    ["", words.SHAPE_AND_TYPE],
     rows.map(([name, shape, type]) => {
       const value = el("span");
       value.append(nameSpan("mkg-code mkg-shape", shape), " ", nameSpan("mkg-dim", type));
@@ -237,15 +229,16 @@ export function operatorSection(flow: Dataflow, step: number, more: readonly HTM
   const source = flow.source(step);
   const tensors = flow.tensorNames(step);
   const flops = flow.flops(step);
-  if (tensors.length > 0) facts.text("Reads", tensors.join(", "), "mkg-code");
+  if (tensors.length > 0) facts.text(words.READS, tensors.join(", "), "mkg-code");
   // nothing is counted in a graph that was read from a file
-  if (flops === null && flow.isCounted) facts.text("FLOPs", "unknown: no formula for this operator");
-  else if (flops !== null) facts.number("FLOPs", flops, "flops", "", flow.payload.steps.flops[step], FLOPS_HELP);
-  if (source) facts.text("Called at", source, "mkg-code");
+  if (flops === null && flow.isCounted) facts.text(words.FLOPS, words.NO_FORMULA);
+  else if (flops !== null)
+    facts.number(words.FLOPS, flops, "flops", "", flow.payload.steps.flops[step], words.FLOPS_HELP);
+  if (source) facts.text(words.CALLED_AT, source, "mkg-code");
   const row = (name: string) => (value: number) => [name, flow.shape(value), flow.dtype(value)];
   const given = flow.values(step).filter((value, at) => at === 0 || flow.isRead(value));
   const values = [...inputs[step].map(row("input")), ...given.map(row("output"))];
-  const element = section("Operator", nameSpan("mkg-operator-name mkg-code", flow.fullName(step)), facts.list);
+  const element = section(words.OPERATOR, nameSpan("mkg-operator-name mkg-code", flow.fullName(step)), facts.list);
   element.classList.add("mkg-operator");
   element.dataset.mkgOperator = flow.fullName(step);
   if (values.length > 0) element.append(typedTable(values));

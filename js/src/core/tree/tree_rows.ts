@@ -1,5 +1,6 @@
 // The rows of the tree: their data, their labels, and the bar of a file's sizes.
 
+import * as words from "../words/tree";
 import { BLOCK, type Fold, foldBadge, type Hierarchy, NOTE } from "../shared/model/hierarchy";
 import { el, nameSpan } from "../shared/ui/dom";
 import { counted, nameEnd, shortColumn, shortNumber } from "../shared/base/format";
@@ -70,7 +71,7 @@ function rowOf(
 export function accessibleName(h: Hierarchy, row: TreeRow): string {
   const parts = [row.node === 0 ? h.payload.title : h.name(row.node)];
   if (row.node !== 0 && h.word(row.node)) parts.push(h.word(row.node));
-  if (row.fold) parts.push(`${row.fold.count} ${row.fold.kind === "exact" ? "identical" : "similar"}`);
+  if (row.fold) parts.push(`${row.fold.count} ${row.fold.kind === "exact" ? words.EQUAL : words.SIMILAR}`);
   if (row.fold?.kind === "family" && row.fold.label) parts.push(row.fold.label);
   return [...parts, ...h.marks(row.node), ...h.blocks(row.node)].join(", ");
 }
@@ -206,5 +207,7 @@ function explained(h: Hierarchy, node: number, count: number, { column, total, s
   const what = column === BYTES ? "" : ` ${labelOf(h, column)}`;
   const amount = shortColumn(column, total) + what;
   const parts = count > 1 ? `${amount} in ${counted(count, "module")}` : amount;
-  return node === 0 ? parts : `${parts}: ${shortNumber(Number((share * 100).toPrecision(2)))} % of what it lies in`;
+  return node === 0
+    ? parts
+    : words.shareOf(parts, shortNumber(Number((share * 100).toPrecision(2))), h.path(h.parent(node)) || words.WHOLE);
 }

@@ -73,7 +73,7 @@ describe("rows", () => {
     mount(h, storeOf({ expanded: ["layer1"] }));
     expect(row("layer1.0").getAttribute("aria-label")).toBe("0, Block, 4 similar, width 1…4");
     expect(row("layer1.0").textContent).toContain("≈ ×4");
-    expect(row("layer1.0").title).toContain("≈ ×4 stands for 4 modules of similar structure: width 1…4");
+    expect(row("layer1.0").title).toContain("≈ ×4 same structure, other sizes: width 1…4");
     expect(row("conv1").getAttribute("aria-label")).toBe("conv1, Conv2d, opaque: lock");
   });
 

@@ -1,5 +1,6 @@
 // The ARIA tree twin of the canvas: the same modules as rows, for the keyboard and for screen readers.
 
+import * as words from "../words/tree";
 import "../../../style/tree.css";
 import { axesOf } from "../shared/model/axes";
 import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
@@ -46,18 +47,20 @@ class TreeKeys {
     private readonly target: KeyTarget,
     private readonly h: Hierarchy
   ) {
-    this.actions = new Map([
-      ["ArrowDown", (index: number) => target.choose(index + 1)],
-      ["ArrowUp", (index: number) => target.choose(index - 1)],
-      ["PageDown", (index: number) => target.choose(index + target.page)],
-      ["PageUp", (index: number) => target.choose(index - target.page)],
-      ["Home", () => target.choose(0)],
-      ["End", () => target.choose(target.rows.length - 1)],
-      ["ArrowRight", (index: number, row: TreeRow) => this.inwards(index, row)],
-      ["ArrowLeft", (index: number, row: TreeRow) => this.outwards(index, row)],
-      ["Enter", (_index: number, row: TreeRow) => target.toggle(row)],
-      [" ", (index: number) => target.choose(index)]
-    ]);
+    const choose = (index: number) => target.choose(index);
+    const actions: Record<string, (index: number, row: TreeRow) => void> = {
+      ArrowDown: index => choose(index + 1),
+      ArrowUp: index => choose(index - 1),
+      PageDown: index => choose(index + target.page),
+      PageUp: index => choose(index - target.page),
+      Home: () => choose(0),
+      End: () => choose(target.rows.length - 1),
+      ArrowRight: (index, row) => this.inwards(index, row),
+      ArrowLeft: (index, row) => this.outwards(index, row),
+      Enter: (_index, row) => target.toggle(row),
+      " ": index => choose(index)
+    };
+    this.actions = new Map(Object.entries(actions));
   }
 
   handle(event: KeyboardEvent): void {
@@ -66,8 +69,8 @@ class TreeKeys {
     const action = this.actions.get(event.key);
     const typing = event.key === " " && this.isTyping(event.timeStamp);
     if (action && !typing) action(index, this.target.rows[index]);
-    else if (event.key.length !== 1 || event.key === "/")
-      return; // "/" goes on to the search box
+    else if (event.key.length !== 1 || event.key === "/" || event.key === "?")
+      return; // "/" goes on to the search box, "?" to the keys
     else this.typeAhead(event.key, event.timeStamp, index);
     event.preventDefault();
     event.stopPropagation();
@@ -140,7 +143,7 @@ export class TreeView {
   ) {
     this.color = colorOf(h, store);
     this.marks = changeMarks(h);
-    setRole(this.tree, "tree", "Modules");
+    setRole(this.tree, "tree", words.MODULES);
     this.list = new VirtualList(
       this.tree,
       { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, all: ALL_ROWS },
@@ -336,7 +339,7 @@ export class TreeView {
     const content = JSON.stringify([matched && found.needles, hidden, look, label, row.open === null]);
     if (content === this.contents.get(element)) return;
     this.contents.set(element, content);
-    const inside = hidden ? `, ${hidden} matches inside` : "";
+    const inside = hidden ? words.matchesInside(hidden) : "";
     setAttribute(
       element,
       "aria-label",
@@ -344,7 +347,7 @@ export class TreeView {
         (size ? `, ${amountOf(size)}` : "") +
         (status ? `, ${status}` : "") +
         inside +
-        (onAxis ? ", on the chosen axis" : "")
+        (onAxis ? words.IN_GROUP : "")
     );
     setAttribute(element, "data-mkg-status", status ?? null);
     setAttribute(element, "title", this.title(row));

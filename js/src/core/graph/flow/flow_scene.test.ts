@@ -50,8 +50,8 @@ describe("the data flow between modules", () => {
       "blocks",
       "view",
       "head",
-      "output 1",
-      "output 2"
+      "output score",
+      "output both"
     ]);
     expect(links(scene)).toEqual(
       expect.arrayContaining([
@@ -60,7 +60,7 @@ describe("the data flow between modules", () => {
         ["act · call 1 of 2", "cat", "2×4"],
         ["act · call 2 of 2", "cat", "2×4"],
         ["cat", "drop", "2×8"],
-        ["head", "output 1", "2×2"]
+        ["head", "output score", "2×2"]
       ])
     );
   });

@@ -7,6 +7,7 @@ import {
   linkCard,
   moduleCard,
   pillCard,
+  withFlops,
   AFTER,
   BEFORE,
   INPUT,
@@ -112,8 +113,9 @@ class FlowSceneBuilder {
     const canvas = this.groups[0];
     const count = whole && this.flow.payload.outputs.length > 0 ? outputs.length : 1;
     const many = count > 1 && count <= 8;
+    const name = (i: number) => (whole && (many || outputs.length === 1) ? this.flow.resultName(i) : "");
     const places = Array.from({ length: many ? count : 1 }, (_, i) =>
-      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, words.outputOf(this.flow.resultName(i), many ? i + 1 : 0))
+      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, words.outputOf(name(i), many ? i + 1 : 0))
     );
     canvas.items.push(...places);
     return places;
@@ -125,12 +127,12 @@ class FlowSceneBuilder {
     const [start, end] = this.window(this.units.list[roots[0]].node, all.length);
     const items = [...before];
     if (start > 0) {
-      items.push(this.addRest(all.slice(0, start), place, roots[0], BEFORE, `⋯ ${start} before`));
+      items.push(this.addRest(all.slice(0, start), place, roots[0], BEFORE, words.before(start)));
     }
     const drawn = all.slice(start, end).map(item => this.addItem(item, place));
     items.push(...drawn);
     if (end < all.length) {
-      items.push(this.addRest(all.slice(end), place, roots[0], AFTER, `⋯ ${all.length - end} more`));
+      items.push(this.addRest(all.slice(end), place, roots[0], AFTER, words.more(all.length - end)));
     }
     roots.forEach(root => this.opened.add(root));
     this.groups.push({ node: place, items, nets: [] });
@@ -228,12 +230,12 @@ class FlowSceneBuilder {
     const { node } = unit;
     const fold = this.items.folded.has(place) ? h.fold(node) : undefined;
     const only = this.onlyStep(place);
-    const text = unitText(h, unit, fold, this.items.isRun(place));
+    const text = withFlops(h, this.store, node, unitText(h, unit, fold, this.items.isRun(place)));
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
     const shown = only === undefined ? text : ofOperator(text, stepText(this.flow, only));
-    const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? `${unit.calls.length} calls` : "";
+    const badge = fold ? foldBadge(fold) : unit.calls.length > 1 ? words.calls(unit.calls.length) : "";
     const id = unit.ordinal > 0 || this.carded.has(node) ? `\u0000call:${place}:${h.path(node)}` : idOf(h, node);
     const opens = this.items.isContainer(unit) && h.isContainer(node);
     this.carded.add(node);

@@ -1,6 +1,7 @@
 // What a group of operators is called: by patterns that are known, then by the operators that tell most.
 
 import { type Dataflow, operatorWord } from "../../shared/model/dataflow";
+import * as words from "../../words/graph";
 import { push } from "../../shared/base/multimap";
 
 /** How much an operator tells of what is computed, the most telling first. */
@@ -12,25 +13,25 @@ export enum Rank {
   Move // values are made, joined, picked or stand otherwise
 }
 
-const words = (text: string): ReadonlySet<string> => new Set(text.split(" "));
+const listed = (text: string): ReadonlySet<string> => new Set(text.split("|"));
 
-const SIGNS = words(
-  "add sub mul div rsub neg pow square sqrt rsqrt reciprocal abs sign floor ceil round trunc remainder fmod minimum " +
-    "maximum clamp clamp_min clamp_max addcmul addcdiv lerp eq ne lt le gt ge isnan isinf isfinite where masked_fill " +
-    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor floor_divide"
+const SIGNS = listed(
+  "add|sub|mul|div|rsub|neg|pow|square|sqrt|rsqrt|reciprocal|abs|sign|floor|ceil|round|trunc|remainder|fmod|minimum|" +
+    "maximum|clamp|clamp_min|clamp_max|addcmul|addcdiv|lerp|eq|ne|lt|le|gt|ge|isnan|isinf|isfinite|where|masked_fill|" +
+    "logical_and|logical_or|logical_not|logical_xor|bitwise_and|bitwise_or|bitwise_not|bitwise_xor|floor_divide"
 );
-const MOVES = words(
-  "view reshape transpose permute t movedim swapaxes expand squeeze unsqueeze slice select narrow split split_with_sizes " +
-    "chunk unbind unfold clone copy to contiguous cat stack pad repeat roll flip index index_select index_put gather " +
-    "take masked_select nonzero item fill zero zeros ones full empty arange linspace eye scalar_tensor tensor tril triu " +
-    "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty lift_fresh " +
-    "detach alias view_as view_as_real view_as_complex as_strided rand randn randint bernoulli meshgrid diagonal"
+const MOVES = listed(
+  "view|reshape|transpose|permute|t|movedim|swapaxes|expand|squeeze|unsqueeze|slice|select|narrow|split|split_with_sizes|" +
+    "chunk|unbind|unfold|clone|copy|to|contiguous|cat|stack|pad|repeat|roll|flip|index|index_select|index_put|gather|" +
+    "take|masked_select|nonzero|item|fill|zero|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|tensor|tril|triu|" +
+    "zeros_like|ones_like|full_like|empty_like|rand_like|randn_like|new_zeros|new_ones|new_full|new_empty|lift_fresh|" +
+    "detach|alias|view_as|view_as_real|view_as_complex|as_strided|rand|randn|randint|bernoulli|meshgrid|diagonal"
 );
-const MAPS = words(
-  "relu relu6 leaky_relu prelu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid sigmoid tanh softplus " +
-    "exp expm1 log log1p log2 log10 erf sin cos tan atan atan2 dropout threshold logsigmoid logit polar"
+const MAPS = listed(
+  "relu|relu6|leaky_relu|prelu|elu|selu|celu|gelu|silu|mish|hardtanh|hardswish|hardsigmoid|sigmoid|tanh|softplus|" +
+    "exp|expm1|log|log1p|log2|log10|erf|sin|cos|tan|atan|atan2|dropout|threshold|logsigmoid|logit|polar"
 );
-const PASSED = words("dropout to"); // also lie within a pattern
+const PASSED = listed("dropout|to"); // also lie within a pattern
 /** Names that people use, of operators that torch calls otherwise. */
 const USUAL: readonly (readonly [RegExp, string])[] = [
   [/^(?:b?mm|baddbmm)$/, "matmul"],
@@ -87,13 +88,13 @@ const isGate = ({ payload }: Dataflow, path: readonly number[]) => {
 /** In the order in which they are sought: the longer first. */
 export const PATTERNS: readonly Pattern[] = [
   pattern("cross_entropy", "log_softmax > nll_loss.*"),
-  pattern("rotary embedding", "neg > cat|stack > mul > add"),
-  pattern("rotary embedding", "view_as_complex > mul > view_as_real"),
+  pattern(words.ROTARY_EMBEDDING, "neg > cat|stack > mul > add"),
+  pattern(words.ROTARY_EMBEDDING, "view_as_complex > mul > view_as_real"),
   pattern("attention", "scaled_dot_product_attention"),
   pattern("attention", `${PRODUCT} > softmax > ${PRODUCT}`),
-  pattern("layer norm", "sub > pow|square|mul > mean|sum > rsqrt|sqrt > mul|div"),
-  pattern("layer norm", "var|var_mean|std > rsqrt|sqrt|div > mul|div"),
-  pattern("RMS norm", "pow|square|mul > mean > rsqrt|sqrt > mul|div"),
+  pattern(words.LAYER_NORM, "sub > pow|square|mul > mean|sum > rsqrt|sqrt > mul|div"),
+  pattern(words.LAYER_NORM, "var|var_mean|std > rsqrt|sqrt|div > mul|div"),
+  pattern(words.RMS_NORM, "pow|square|mul > mean > rsqrt|sqrt > mul|div"),
   pattern("mse_loss", "sub > pow|square|mul > mean|sum", Rank.Pattern, isScalar),
   pattern("l1_loss", "sub > abs > mean|sum", Rank.Pattern, isScalar),
   pattern("softmax", "exp > sum > div", Rank.Mix),

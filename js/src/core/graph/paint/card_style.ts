@@ -1,5 +1,6 @@
 // The style of the cards at the moment: values as colors, selection, search hits, marks of a comparison.
 
+import * as words from "../../words/graph";
 import { axesOf } from "../../shared/model/axes";
 import { colorOf } from "../../shared/stage/color";
 import { dataflowOf } from "../../shared/model/dataflow";
@@ -149,7 +150,7 @@ export class CardStyle {
     }
     const { h } = this;
     if (h.marks(index).length > 0) return "!";
-    return h.tied(index).length > 0 ? "tied" : h.blocks(index).length > 0 ? "−" : "";
+    return h.tied(index).length > 0 ? words.TIED : h.blocks(index).length > 0 ? "−" : "";
   }
 
   /** Drawn cards that match, or that hold a match out of sight. */

@@ -1,5 +1,6 @@
 // The painter of a graph: frames, edges, cards and their text on one canvas, or as a PNG.
 
+import * as words from "../../words/graph";
 import { contextOf, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import { textColorOn } from "../../shared/stage/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
@@ -198,7 +199,7 @@ export class GraphPainter {
       return;
     }
     const { context } = this;
-    const isQuiet = mark === "changed inside";
+    const isQuiet = mark === words.CHANGED_INSIDE;
     const { color, glyph } = isQuiet ? { color: theme.surface, glyph: INSIDE_GLYPH } : STATUS_STYLE[mark];
     this.shape(box[0] - 9, box[1] - 9, 22, 22, 11, color, isQuiet ? theme.muted : undefined);
     context.font = fontOf(12, true);
@@ -282,7 +283,7 @@ function lineWidth(item: PaintItem): number {
 
 /** Itself, or with what is around it; not by what is inside it alone. */
 function differs({ status, mark }: PaintItem): boolean {
-  return status !== null && status !== "same" && mark !== "changed inside";
+  return status !== null && status !== "same" && mark !== words.CHANGED_INSIDE;
 }
 
 /** The ground of a card or frame, with a touch of what a comparison says of it. */
@@ -329,7 +330,6 @@ function isInView([left, top, width, height]: Box, view: Viewport): boolean {
 const SCALE = 2;
 const MAX_CANVAS_SIDE = 8000; // pixels that every browser's canvas takes
 const MARGIN = 24;
-const CANNOT = "This browser cannot draw the picture.";
 
 export function exportPng(
   items: readonly PaintItem[],
@@ -344,7 +344,7 @@ export function exportPng(
   canvas.height = Math.ceil((h + 2 * MARGIN) * zoom);
   const context = contextOf(canvas);
   if (!context) {
-    return Promise.reject(new Error(CANNOT));
+    return Promise.reject(new Error(words.NO_PICTURE));
   }
   const painter = new GraphPainter(measure);
   const camera = { x: (MARGIN - x) * zoom, y: (MARGIN - y) * zoom, zoom };
@@ -355,7 +355,7 @@ export function exportPng(
   context.fillStyle = theme.canvas;
   context.fillRect(0, 0, canvas.width, canvas.height);
   return new Promise((resolve, reject) => {
-    canvas.toBlob(blob => (blob ? resolve(blob) : reject(new Error(CANNOT))), "image/png");
+    canvas.toBlob(blob => (blob ? resolve(blob) : reject(new Error(words.NO_PICTURE))), "image/png");
   });
 }
 

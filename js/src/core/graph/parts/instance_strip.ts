@@ -1,5 +1,6 @@
 // The instances of the fold around the selected module: one button each, a page at a time.
 
+import * as words from "../../words/graph";
 import "../../../../style/strip.css";
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
@@ -23,7 +24,7 @@ export class InstanceStrip extends Part {
   ) {
     super(host);
     host.classList.add("mkg-strip");
-    setRole(host, "group", "Instances of the folded module");
+    setRole(host, "group", words.COPIES);
     this.disposers.add(
       store.on("selected", () => this.follow()),
       store.on("unfolded", () => this.render()),
@@ -60,7 +61,7 @@ export class InstanceStrip extends Part {
     this.scrollToCurrent();
     if (!focused) return;
     // the buttons are new ones: hand the focus on
-    for (const element of this.host.querySelectorAll<HTMLElement>("button, input")) {
+    for (const element of this.host.querySelectorAll<HTMLElement>(":is(button,input)")) {
       const same = held === null ? element.className === heldClass : element.getAttribute("aria-current") === "true";
       if (same) return element.focus({ preventScroll: true });
     }
@@ -82,12 +83,12 @@ export class InstanceStrip extends Part {
       nameSpan("mkg-strip-class", this.h.className(fold.first)),
       ` ${fold.kind === "exact" ? "" : "≈ "}×${exactNumber(fold.count)}`
     );
-    const how = fold.kind === "exact" ? "identical structure, separate weights" : fold.label || "sizes vary";
+    const how = fold.kind === "exact" ? words.SAME : fold.label || words.SIZES_VARY;
     const unfolded = this.store.get("unfolded").has(fold.first);
     const toggle = button(
       "mkg-button mkg-unfold",
-      unfolded ? "Fold" : "Unfold",
-      unfolded ? "Draw one for all" : "Draw every instance"
+      unfolded ? words.FOLD : words.UNFOLD,
+      unfolded ? words.FOLD_HELP : words.UNFOLD_HELP
     );
     toggle.setAttribute("aria-pressed", String(unfolded));
     head.append(title, nameSpan("mkg-dim mkg-strip-how", how), toggle, ...this.pager(fold));
@@ -100,13 +101,13 @@ export class InstanceStrip extends Part {
     number.min = "1";
     number.max = String(fold.count);
     number.value = String(this.indexOf(this.current) + 1);
-    number.setAttribute("aria-label", "Number of the instance");
+    number.setAttribute("aria-label", words.COPY_NUMBER);
     const field = el("label", "mkg-strip-jump");
-    field.append("Instance ", number, ` of ${exactNumber(fold.count)}`);
+    field.append(`${words.COPY} `, number, ` ${words.copyOf(exactNumber(fold.count))}`);
     if (fold.count <= PAGE) return [field];
     const last = Math.ceil(fold.count / PAGE) - 1;
-    const before = button("mkg-button mkg-prev", "‹", "Previous instances");
-    const after = button("mkg-button mkg-next", "›", "Next instances");
+    const before = button("mkg-button mkg-prev", "‹", words.PREVIOUS_COPIES);
+    const after = button("mkg-button mkg-next", "›", words.NEXT_COPIES);
     before.disabled = this.page === 0;
     after.disabled = this.page === last;
     const range = `${exactNumber(this.page * PAGE + 1)}–${exactNumber(Math.min(fold.count, (this.page + 1) * PAGE))}`;
@@ -172,10 +173,7 @@ export class InstanceStrip extends Part {
     const unfolded = new Set(store.get("unfolded"));
     if (!unfolded.delete(fold.first)) unfolded.add(fold.first);
     if (unfolded.has(fold.first) && this.isTooMany(fold, unfolded)) {
-      store.set(
-        "notice",
-        `Not unfolded: more than ${nodeLimit()} nodes would be shown. Pick an instance here instead.`
-      );
+      store.set("notice", words.notUnfolded(nodeLimit()));
       return;
     }
     store.set("unfolded", unfolded);

@@ -1,8 +1,8 @@
 // Notices above the canvas: a forward pass that failed, warnings of a file, too many nodes to open a group.
 
+import * as words from "../../words/graph";
 import { button, Disposers, el, listen, nameSpan, Part, setRole, iconButton } from "../../shared/ui/dom";
 import type { Hierarchy } from "../../shared/model/hierarchy";
-import { counted } from "../../shared/base/format";
 import { collapseOthers, toggle } from "../../shared/model/expansion";
 import type { GraphStore } from "../../shared/model/graph_store";
 
@@ -10,9 +10,8 @@ import type { GraphStore } from "../../shared/model/graph_store";
 
 const MAX_WARNINGS = 5;
 const LONG = 160; // characters, beyond which what a warning lists is folded up
-const DANGER = "do not load it"; // as the readers end a warning of code that may do anything
 
-const isDangerous = (warning: string) => warning.includes(DANGER);
+const isDangerous = (warning: string) => warning.includes(words.DANGER);
 
 export class FileNotice {
   constructor(
@@ -30,7 +29,7 @@ export class FileNotice {
     const text = el("div", "mkg-trace-error-text");
     for (const warning of warnings.slice(0, MAX_WARNINGS)) text.append(lineOf(warning));
     if (warnings.length > MAX_WARNINGS)
-      text.append(el("span", "mkg-dim", `and ${counted(warnings.length - MAX_WARNINGS, "other warning")}`));
+      text.append(el("span", "mkg-dim", words.otherWarnings(warnings.length - MAX_WARNINGS)));
     host.append(el("span", "mkg-row-mark", isDanger ? "!" : "i"), text);
   }
 
@@ -66,11 +65,11 @@ export class TooManyNodesNotice {
   private node = 0;
 
   constructor(host: HTMLElement, h: Hierarchy, store: GraphStore) {
-    const fold = button("mkg-button mkg-offer-fold", "Fold the others");
-    const focus = button("mkg-button mkg-offer-focus", "Focus on this one");
+    const fold = button("mkg-button mkg-offer-fold", words.FOLD_OTHERS);
+    const focus = button("mkg-button mkg-offer-focus", words.FOCUS_HERE);
     this.bar.hidden = true;
-    setRole(this.bar, "group", "Too many nodes");
-    this.bar.append(el("span", "", "Too many nodes to open this here."), fold, focus);
+    setRole(this.bar, "group", words.TOO_MANY);
+    this.bar.append(el("span", "", words.TOO_MANY_HERE), fold, focus);
     host.append(this.bar);
     this.disposers.add(
       listen(fold, "click", () => {
@@ -105,9 +104,6 @@ export class TooManyNodesNotice {
   }
 }
 
-const PARTLY = "The forward pass stopped: the data flow is drawn as far as it went.";
-const NOTHING = "The forward pass could not run: only the structure is shown.";
-
 export class TraceNotice extends Part {
   constructor(host: HTMLElement, h: Hierarchy) {
     super(host);
@@ -116,9 +112,9 @@ export class TraceNotice extends Part {
     host.hidden = error === null;
     if (error === null) return;
     host.setAttribute("role", "alert");
-    const close = iconButton("mkg-icon-button mkg-close", "close", "Dismiss");
+    const close = iconButton("mkg-icon-button mkg-close", "close", words.DISMISS);
     const text = el("div", "mkg-trace-error-text");
-    text.append(el("strong", "", traced ? PARTLY : NOTHING), nameSpan("mkg-trace-error-reason", error));
+    text.append(el("strong", "", traced ? words.STOPPED : words.FAILED), nameSpan("mkg-trace-error-reason", error));
     host.append(text, close);
     this.disposers.add(listen(close, "click", () => void (host.hidden = true)));
   }

@@ -19,27 +19,31 @@ import {
 import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
-import { exampleClass, search } from "../../shared/search/search";
+import { exampleClass, search, suggestions } from "../../shared/search/search";
+import * as words from "../../words/graph";
+import * as treeWords from "../../words/tree";
+import { helpButton } from "./key_help";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
 import type { GraphStore, ViewName } from "../../shared/model/graph_store";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import { below } from "../../tree/tree_rows";
 
 const VIEWS: readonly [ViewName, string][] = [
-  ["hierarchy", "Hierarchy"],
-  ["dataflow", "Data flow"],
-  ["operators", "Operators"],
-  ["deduplicated", "Each structure once"],
-  ["diff", "Side by side"]
+  ["hierarchy", words.HIERARCHY],
+  ["dataflow", words.DATAFLOW],
+  ["operators", words.OPERATORS],
+  ["deduplicated", words.UNIQUE],
+  ["diff", words.DIFF]
 ];
 
 /** With a class that this model has. */
 function searchTexts(h: Hierarchy): SearchTexts {
   const byClass = `type:${exampleClass(h)}`;
   return {
-    placeholder: `Search: text, ${byClass}, params>1M`,
-    help: `Text finds paths and classes.\n${byClass} finds a class.\nparams>1M, bytes<=2k compare numbers.\nSeveral terms must all hold.`,
-    label: "Search modules"
+    placeholder: treeWords.placeholder(byClass),
+    help: treeWords.help(byClass),
+    label: treeWords.SEARCH,
+    suggest: query => suggestions(h, query)
   };
 }
 
@@ -55,14 +59,14 @@ export class Toolbar extends Part {
   ) {
     super(host);
     host.classList.add("mkg-toolbar");
-    setRole(host, "toolbar", "View, color and search");
+    setRole(host, "toolbar", words.TOOLBAR);
     this.search = new SearchBox(widgetRoot(host), searchTexts(h), {
       search: query => store.set("query", query),
       step: direction => this.step(direction)
     });
     host.append(
-      labelled("mkg-view", "View", this.view),
-      labelled("mkg-color-by", "Color", this.color),
+      labelled("mkg-view", words.VIEW, this.view),
+      labelled("mkg-color-by", words.COLOR, this.color),
       this.search.element,
       this.buttons()
     );
@@ -86,11 +90,28 @@ export class Toolbar extends Part {
       group.append(element);
     };
     const ask = (what: string) => () => this.host.dispatchEvent(new CustomEvent(what, { bubbles: true }));
-    add("expand-all", "Expand all", "", () => expandAll(this.h, this.store));
-    add("collapse-all", "Collapse all", "", () => collapseAll(this.h, this.store));
-    add("fit", "Fit to the window", "f", ask("mkg-fit"));
-    add("zoom-selection", "Zoom to the selection", "z", ask("mkg-zoom"));
+    add("expand-all", words.EXPAND_ALL, "", () => expandAll(this.h, this.store));
+    add("collapse-all", words.COLLAPSE_ALL, "", () => collapseAll(this.h, this.store));
+    add("fit", words.FIT, "f", ask("mkg-fit"));
+    add("zoom-selection", words.ZOOM, "z", ask("mkg-zoom"));
+    const help = helpButton();
+    this.disposers.add(listen(help, "click", ask("mkg-help")));
+    group.append(...this.flopsButton(), help);
     return group;
+  }
+
+  /** Shows FLOPs on the cards, where they are known. */
+  private flopsButton(): HTMLElement[] {
+    if (!this.h.column("flops")) return [];
+    const { store } = this;
+    const element = button("mkg-button mkg-flops", words.FLOPS, words.FLOPS_HELP);
+    const follow = () => element.setAttribute("aria-pressed", String(store.get("withFlops")));
+    follow();
+    this.disposers.add(
+      listen(element, "click", () => store.set("withFlops", !store.get("withFlops"))),
+      store.on("withFlops", follow)
+    );
+    return [element];
   }
 
   private listen(): void {
@@ -109,8 +130,9 @@ export class Toolbar extends Part {
 
   private fillViews(): void {
     const views = VIEWS.filter(([name]) => isOffered(this.h, name));
-    this.view.replaceChildren(...views.map(([name, label]) => option(name, label)));
+    this.view.replaceChildren(...views.map(([name, label]) => helpedOption(name, label)));
     this.view.value = this.store.get("view");
+    this.view.title = words.VIEW_HELP[this.store.get("view")];
   }
 
   private fillColors(): void {
@@ -119,7 +141,7 @@ export class Toolbar extends Part {
     for (const given of ["overlay", "pruned"] as const) {
       if (Object.keys(this.store.get(given)).length > 0 || chosen === given) columns.push(given);
     }
-    this.color.replaceChildren(option("none", "none"));
+    this.color.replaceChildren(option("none", words.NO_COLOR));
     for (const column of new Set(columns)) this.color.append(option(column, labelOf(this.h, column)));
     this.color.value = chosen;
   }
@@ -152,11 +174,10 @@ export class Toolbar extends Part {
 
   private showCount(): void {
     const query = this.store.get("query");
-    const { nodes, notice } = search(this.h, query);
+    const { nodes, why } = search(this.h, query);
     const at = this.place(nodes);
-    const total = counted(nodes.length, "match").replace(/matchs$/, "matches");
-    const found = notice || (at < 0 ? total : `${at + 1} of ${nodes.length}`);
-    this.search.say(query.trim() ? found : "", notice !== "");
+    const found = why || (at < 0 ? treeWords.matches(exactNumber(nodes.length)) : words.matchOf(at + 1, nodes.length));
+    this.search.say(query.trim() ? found : "", why !== "");
   }
 }
 
@@ -164,6 +185,13 @@ export class Toolbar extends Part {
 export function isOffered(h: Hierarchy, view: ViewName): boolean {
   const { compare, flow } = h.payload;
   return view === "diff" ? compare !== null : view === "dataflow" || view === "operators" ? flow !== null : true;
+}
+
+/** What a view shows, for a pointer that rests on its name. */
+function helpedOption(name: ViewName, label: string): HTMLOptionElement {
+  const element = option(name, label);
+  element.title = words.VIEW_HELP[name];
+  return element;
 }
 
 function labelled(className: string, text: string, control: HTMLElement): HTMLElement {
@@ -184,7 +212,7 @@ export class Legend extends Part {
   ) {
     super(host);
     host.classList.add("mkg-legend");
-    setRole(host, "group", "Color legend");
+    setRole(host, "group", words.LEGEND);
     this.disposers.add(
       store.on("colorBy", () => this.render()),
       store.on("overlay", () => this.render()),
@@ -202,12 +230,12 @@ export class Legend extends Part {
 
 function parts(scale: Scale): HTMLElement[] {
   const title = el("div", "mkg-legend-title", scale.label);
-  if (scale.logarithmic) title.append(el("span", "mkg-legend-note", " logarithmic"));
+  if (scale.logarithmic) title.append(el("span", "mkg-legend-note", ` ${words.LOG_SCALE}`));
   const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
-  if (scale.aggregation) found.push(el("div", "mkg-legend-note", `containers: ${scale.aggregation}`));
-  if (scale.column === "pruned") found.push(el("div", "mkg-legend-note", "not colored: nothing pruned"));
-  if (scale.missing) found.push(key(MISSING_COLOR, `no value: ${counted(scale.missing, "module")}`));
-  if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, `NaN or infinite: ${counted(scale.notFinite, "module")}`));
+  if (scale.aggregation) found.push(el("div", "mkg-legend-note", words.containers(scale.aggregation)));
+  if (scale.column === "pruned") found.push(el("div", "mkg-legend-note", words.NOT_PRUNED));
+  if (scale.missing) found.push(key(MISSING_COLOR, words.noValue(counted(scale.missing, "module"))));
+  if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, words.notFinite(counted(scale.notFinite, "module"))));
   return found;
 }
 
@@ -216,7 +244,7 @@ function rampWithEnds(scale: Scale): HTMLElement[] {
   const flat = scale.min === scale.max;
   picture.append(ramp(scale, flat));
   if (flat) return [picture, end(scale, scale.min)];
-  picture.title = `in the middle: ${shortColumn(scale.column, scale.at(0.5))}`;
+  picture.title = words.inTheMiddle(shortColumn(scale.column, scale.at(0.5)));
   return [end(scale, scale.min), picture, end(scale, scale.max)];
 }
 
@@ -260,13 +288,13 @@ export class Breadcrumb extends Part {
   ) {
     super(host);
     host.classList.add("mkg-breadcrumb");
-    setRole(host, "navigation", "Path of the selected module");
+    setRole(host, "navigation", words.PATH);
     this.disposers.add(
       store.on("selected", () => {
         this.tail = TAIL;
         this.render();
       }),
-      store.on("focus", () => this.render()),
+      store.on(["focus", "view"], () => this.render()),
       listen(host, "click", event => this.clicked(event))
     );
     this.render();
@@ -283,7 +311,7 @@ export class Breadcrumb extends Part {
     for (const step of chain.slice(0, cut[0])) list.append(this.crumb(step, step === node));
     if (hidden > 1) list.append(more(hidden));
     for (const step of chain.slice(cut[1])) list.append(this.crumb(step, step === node));
-    this.host.replaceChildren(list, ...this.inside(), el("span", "mkg-summary", this.summary()));
+    this.host.replaceChildren(list, ...this.inside(), ...this.order(), el("span", "mkg-summary", this.summary()));
     list.scrollLeft = list.scrollWidth;
   }
 
@@ -300,18 +328,25 @@ export class Breadcrumb extends Part {
 
   private summary(): string {
     const params = this.h.column("params")?.[0];
-    const size = counted(this.h.size, "module");
-    return typeof params === "number"
-      ? `${size} · ${shortNumber(params)} ${params === 1 ? "parameter" : "parameters"}`
-      : size;
+    const known = typeof params === "number" ? words.params(shortNumber(params), params === 1) : "";
+    return words.size(this.h.size, known);
+  }
+
+  /** Without inputs: what the arrows are, and what to pass to get more. */
+  private order(): HTMLElement[] {
+    const { traced, file, error } = this.h.payload;
+    if (traced || file || error !== null || this.store.get("view") !== "hierarchy") return [];
+    const note = el("span", "mkg-order-note", words.ORDER_NOTICE);
+    note.append(el("code", "mkg-code", words.ORDER_CODE));
+    return [note];
   }
 
   private inside(): HTMLElement[] {
     const focus = this.store.get("focus");
     if (focus === 0) return [];
     const note = el("span", "mkg-inside");
-    note.append("showing inside ", nameSpan("mkg-path", this.shortPath(focus)));
-    return [note, button("mkg-button mkg-show-all", "Show the whole model")];
+    note.append(words.SHOWING, nameSpan("mkg-path", this.shortPath(focus)));
+    return [note, button("mkg-button mkg-show-all", words.SHOW_ALL)];
   }
 
   /** The path, without its beginning when it is long. */
@@ -338,7 +373,7 @@ export class Breadcrumb extends Part {
 
 function more(hidden: number): HTMLElement {
   const item = el("li");
-  const element = button("mkg-crumb mkg-crumb-more", "…", counted(hidden, "more level"));
+  const element = button("mkg-crumb mkg-crumb-more", "…", words.moreLevels(hidden));
   element.setAttribute("aria-label", element.title);
   item.append(element);
   return item;

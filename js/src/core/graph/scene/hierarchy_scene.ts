@@ -1,5 +1,6 @@
 // Scenes of the hierarchy, without positions: modules as they are opened, or every distinct structure once.
 
+import * as words from "../../words/graph";
 import {
   AFTER,
   BEFORE,
@@ -101,21 +102,21 @@ class SceneBuilder {
     const items: number[] = [];
     const isBetween = place < 0 && this.isOrdered;
     if (isBetween) {
-      items.push(this.addPseudo(INPUT, "input", place));
+      items.push(this.addPseudo(INPUT, words.INPUT, place));
     }
     if (start > 0) {
-      items.push(this.addPseudo(BEFORE + this.h.path(container), `⋯ ${start} before`, place));
+      items.push(this.addPseudo(BEFORE + this.h.path(container), words.before(start), place));
     }
     items.push(...rows.map(row => this.addCard(row, place)));
     if (start + rows.length < all.length) {
       const rest = all.length - start - rows.length;
-      items.push(this.addPseudo(AFTER + this.h.path(container), `⋯ ${rest} more`, place));
+      items.push(this.addPseudo(AFTER + this.h.path(container), words.more(rest), place));
     } else {
       const links = this.h.links(container).slice(0, MAX_LINKS);
       items.push(...links.map(link => this.addLink(container, link, place)));
     }
     if (isBetween) {
-      items.push(this.addPseudo(OUTPUT, "output", place));
+      items.push(this.addPseudo(OUTPUT, words.OUTPUT, place));
     }
     this.groups.push({ node: place, items, nets: [] });
     if (!this.traced && this.isOrdered) {
@@ -180,7 +181,7 @@ export function buildDedupScene(h: Hierarchy, measure: Measure, limit = Infinity
   const edges = containment(h, places, nodes);
   const left = all.length - kept.length;
   if (left > 0 && limit < nodeLimit()) {
-    nodes.push(pillCard(measure, ALL_STRUCTURES, `⋯ ${left} used less`, -1));
+    nodes.push(pillCard(measure, ALL_STRUCTURES, words.lessUsed(left), -1));
   }
   const groups = [{ node: -1, items: nodes.map((_, place) => place), nets: [] }];
   addToGroups(nodes, edges, groups, measure);

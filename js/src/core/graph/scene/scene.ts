@@ -1,5 +1,6 @@
 // A scene: the nodes and edges that there are to draw, and their boxes and lines once a layout has placed them.
 
+import * as words from "../../words/graph";
 import type { LayoutGroup, LayoutResult, Size } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
 import type { GraphPicture } from "../../export/graph_picture";
@@ -146,6 +147,13 @@ export function cardText(h: Hierarchy, node: number, fold?: Fold): CardText {
   return fold?.kind === "family" ? { ...text, detail: oneLine(foldParams(h, fold)) } : text;
 }
 
+/** With FLOPs behind what the card says, where that is asked for. */
+export function withFlops(h: Hierarchy, store: GraphStore, node: number, text: CardText): CardText {
+  const flops = store.get("withFlops") ? h.column("flops")?.[node] : undefined;
+  if (flops === undefined || flops === null) return text;
+  return { ...text, detail: [text.detail, words.flops(shortNumber(flops))].filter(Boolean).join(" · ") };
+}
+
 function classText(h: Hierarchy, node: number): CardText {
   const name = node === 0 ? "" : oneLine(h.name(node) || '""');
   const cls = oneLine(h.className(node));
@@ -221,7 +229,7 @@ export function idOf(h: Hierarchy, node: number): string {
 export function moduleCard(h: Hierarchy, store: GraphStore, measure: Measure, node: number, parent: number): SceneNode {
   const fold = h.fold(node);
   const folded = fold !== undefined && !store.get("unfolded").has(fold.first);
-  const text = cardText(h, node, folded ? fold : undefined);
+  const text = withFlops(h, store, node, cardText(h, node, folded ? fold : undefined));
   const badge = folded ? foldBadge(fold) : "";
   return {
     id: idOf(h, node),
@@ -238,13 +246,13 @@ export function moduleCard(h: Hierarchy, store: GraphStore, measure: Measure, no
 /** A slot whose module is drawn elsewhere. */
 export function linkCard(h: Hierarchy, measure: Measure, container: number, link: Link, parent: number): SceneNode {
   const { slot, target, kind } = link;
-  const where = h.path(target) || "the root";
+  const where = h.path(target) || words.ROOT;
   const name = oneLine(slot);
   const text = {
     name,
     title: name,
     subtitle: oneLine(h.className(target)),
-    detail: oneLine(`${kind === "cycle" ? "back to" : "shared with"} ${where}`)
+    detail: oneLine(kind === "cycle" ? words.backTo(where) : words.sharedWith(where))
   };
   const size = cardSize(text, "", false, measure);
   const id = `\u0000link:${h.path(container)}\u0000${slot}`;

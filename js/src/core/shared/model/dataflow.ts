@@ -9,9 +9,9 @@ import type { Hierarchy } from "./hierarchy";
 /** Parts of names that say how torch does it, and not what. */
 const HOW = new Set(
   (
-    "unsafe safe native fused flash efficient cudnn miopen mkldnn mkl mps overrideable legit functional impl helper " +
+    "unsafe|safe|native|fused|flash|efficient|cudnn|miopen|mkldnn|mkl|mps|overrideable|legit|functional|impl|helper|" +
     "interface"
-  ).split(" ")
+  ).split("|")
 );
 /** Ends that say for what, or what else comes back. */
 const END = /_(?:for_\w+|with_indices|no_training|no_update|with_update)$/;

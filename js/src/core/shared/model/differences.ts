@@ -1,5 +1,6 @@
 // Differences between two models, each place once, as `mk.diff` lists and counts them.
 
+import * as words from "../../words/graph";
 import { counted } from "../base/format";
 import { Hierarchy } from "./hierarchy";
 import type { Comparison, Status } from "../payload/payload";
@@ -68,7 +69,8 @@ export function comparedOf(h: Hierarchy): readonly [Compared, Compared] | undefi
 
 /** The marks of both models by node; none on what is the same, and on what came, went or moved with what is around it. */
 export function marksOf(left: Compared, right: Compared): readonly [(Mark | null)[], (Mark | null)[]] {
-  const marks = ({ status }: Compared) => status.map(one => (one === "changed" ? ("changed inside" as Mark) : null));
+  const marks = ({ status }: Compared) =>
+    status.map(one => (one === "changed" ? (words.CHANGED_INSIDE as Mark) : null));
   const found = [marks(left), marks(right)] as const;
   for (const { side, node, status } of findDifferences(left, right)) {
     if (status === "same") continue;
@@ -87,7 +89,7 @@ export function changeMarks(h: Hierarchy): readonly (Mark | null)[] | undefined 
 
 /** "4 differences: 2 changed, 2 added" */
 export function summary(differences: readonly Difference[]): string {
-  if (differences.length === 0) return "no differences";
+  if (differences.length === 0) return words.NO_DIFFERENCES;
   const counts = countsOf(differences);
   const parts = STATUSES.flatMap(status => (counts.has(status) ? [`${counts.get(status)} ${status}`] : []));
   return `${counted(differences.length, "difference")}: ${parts.join(", ")}`;

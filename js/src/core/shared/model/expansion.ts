@@ -1,5 +1,6 @@
 // The expansion of a graph: opening, closing and bringing nodes into view, within the limits on what is drawn.
 
+import * as words from "../../words/graph";
 import { Fold, Hierarchy } from "./hierarchy";
 import { nodeLimits } from "../base/settings";
 import { GraphStore } from "./graph_store";
@@ -10,11 +11,10 @@ export const MAX_NESTING = 24; // frames inside frames; deeper reveals move the 
 export const noticeLimit = (): number => nodeLimits().notice; // above it, a notice
 export const nodeLimit = (): number => nodeLimits().refusal; // above it, a refusal
 
-export const manyNodes = (): string => `More than ${noticeLimit()} nodes are shown: fold or focus to stay fast`;
-export const isManyNodes = (notice: string): boolean => /^More than \d+ nodes are shown/.test(notice);
-export const tooMany = (): string =>
-  `Not opened: more than ${nodeLimit()} nodes would be shown. Fold other groups or focus on this one.`;
-const partly = (): string => `Opened as far as ${noticeLimit()} nodes: focus on a group to open more of it.`;
+export const manyNodes = (): string => words.manyNodes(noticeLimit());
+export const isManyNodes = (notice: string): boolean => words.IS_MANY_NODES.test(notice);
+export const tooMany = (): string => words.tooMany(nodeLimit());
+const partly = (): string => words.openedPartly(noticeLimit());
 
 /** The children of `node` as drawn now: one entry a fold, or all its members when it is unfolded. */
 export function visibleRows(h: Hierarchy, store: GraphStore, node: number): number[] {

@@ -20,6 +20,7 @@ export interface GraphState {
   unfolded: ReadonlySet<number>; // fold.first of folds drawn member by member
   stretches: ReadonlySet<string>; // keys of the groups of operators that are open
   focus: number; // node whose inside fills the canvas
+  withFlops: boolean; // on the cards
   operators: readonly number[] | null; // steps of the card of operators that was clicked
   opening: readonly string[] | null; // what the page has opened by itself: `expanded` until somebody opens or closes
   connected: boolean;
@@ -41,6 +42,7 @@ function initialState(): GraphState {
     unfolded: new Set(),
     stretches: new Set(),
     focus: 0,
+    withFlops: false,
     operators: null,
     opening: null,
     connected: true,

@@ -152,7 +152,7 @@ it("says of each sign what it means", () => {
     "tied weight is weight of fc",
     "− residual branch: it may go as a whole"
   ]);
-  expect(badgeDescriptions(h, 4, h.fold(4))).toEqual(["×4 stands for 4 modules of identical structure"]);
+  expect(badgeDescriptions(h, 4, h.fold(4))).toEqual(["×4 same structure, own weights"]);
   expect(badgeDescriptions(h, 2)).toEqual([]);
 });
 
@@ -160,5 +160,5 @@ it("tells what is alike from what is equal", () => {
   const h = smallNet({ folds: [[4, 4, "family", "width 1…4"]] });
   const fold = h.fold(4);
   expect(fold && foldBadge(fold)).toBe("≈ ×4");
-  expect(badgeDescriptions(h, 4, fold)).toEqual(["≈ ×4 stands for 4 modules of similar structure: width 1…4"]);
+  expect(badgeDescriptions(h, 4, fold)).toEqual(["≈ ×4 same structure, other sizes: width 1…4"]);
 });

@@ -1,16 +1,16 @@
 // The module tree of one payload: parents, children, folds and the facts of each node.
 
+import * as words from "../../words/graph";
 import { push } from "../base/multimap";
 import { ModelPayload, Tensor, toNumber } from "../payload/payload";
 import { Scalar } from "../base/schema";
-import { counted } from "../base/format";
 
 // What modules of files are called whose classes no file tells: by a tensor that no other kind has, or by their weights.
 
 export const CONTAINER = "module";
 export const OTHER = "tensors";
 export const BY_NAME: ReadonlyMap<string, string> = new Map([
-  ["running_mean", "batch norm"],
+  ["running_mean", words.BATCH_NORM],
   ["weight_ih_l0", "recurrent"],
   ["in_proj_weight", "attention"]
 ]);
@@ -351,14 +351,11 @@ export function badgeDescriptions(h: Hierarchy, node: number, fold?: Fold): stri
   return [
     ...(fold ? [`${foldBadge(fold)} ${foldWords(fold)}`] : []),
     ...h.marks(node).map(text => `${NOTE} ${text}`),
-    ...h
-      .tied(node)
-      .map(({ name, other, otherName }) => `tied ${name} is ${otherName} of ${h.path(other) || "the root"}`),
+    ...h.tied(node).map(({ name, other, otherName }) => words.tiedTo(name, otherName, h.path(other) || words.ROOT)),
     ...h.blocks(node).map(text => `${BLOCK} ${text}`)
   ];
 }
 
-function foldWords({ kind, count, label }: Fold): string {
-  if (kind === "exact") return `stands for ${counted(count, "module")} of identical structure`;
-  return `stands for ${counted(count, "module")} of similar structure${label ? `: ${label}` : ""}`;
+function foldWords({ kind, label }: Fold): string {
+  return kind === "exact" ? words.SAME : words.otherSizes(label);
 }

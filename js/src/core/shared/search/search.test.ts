@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deepNet, hierarchyOf, hostileNet, hostileTexts, smallNet, wideNet } from "../../../testing/sample";
-import { highlight, matches, search } from "./search";
+import { fieldsOf, highlight, matches, search } from "./search";
 
 const found = (query: string) => matches(smallNet(), query).map(node => smallNet().path(node));
 
@@ -24,6 +24,9 @@ describe("search language", () => {
     ["params=0 relu 1.0", ["layer1.0.relu"]],
     ["params!=0 params<=128 type:BatchNorm2d", ["bn1"]],
     ["PARAMS==128", ["bn1"]],
+    ["params > 1M", [""]],
+    ["params >= 1M type:linear", ["fc"]],
+    ["relu params< 1", ["layer1.0.relu", "layer1.1.relu", "layer1.2.relu", "layer1.3.relu"]],
     ["occurrences=4 layer1.1", ["layer1.1", "layer1.1.conv", "layer1.1.relu"]],
     ['"fc"', ["fc"]],
     ["nothing-like-it", []]
@@ -37,11 +40,23 @@ describe("search language", () => {
     ["params>", "number after"],
     ["params>abc", "number after"],
     ["params>1X", "number after"],
-    ["speed>3", "no number called"]
+    ["speed > 3", "No field “speed”. Fields: params"]
   ])("says what is wrong with %s", (query, notice) => {
     const result = search(smallNet(), query);
     expect(result.notice).toContain(notice);
     expect(result.nodes).toEqual([]);
+  });
+
+  it.each([
+    ["conv1", ""],
+    ["nothing-like-it", "No module matches “nothing-like-it”"],
+    ["conv1 params > 1G", "No module matches “params>1G”"],
+    ["conv1 type:Linear", "No module matches all 2 terms"],
+    ["", ""]
+  ])("says why nothing was found by %j", (query, why) => expect(search(smallNet(), query).why).toBe(why));
+
+  it("offers the numbers that it can compare", () => {
+    expect(fieldsOf(smallNet())).toEqual(expect.arrayContaining(["params", "occurrences"]));
   });
 
   it("reads comparisons only where they can be meant", () => {

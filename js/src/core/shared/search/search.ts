@@ -1,5 +1,6 @@
 // The search language: free text, phrases in quotes, `type:Conv2d`, `params>1M`; several terms must all hold.
 
+import * as words from "../../words/tree";
 import { type Hierarchy, KINDS } from "../model/hierarchy";
 
 type Comparison = (value: number, bound: number) => boolean;
@@ -30,10 +31,14 @@ export interface Term {
   phrase: boolean;
 }
 
+/** White space around a comparison: `params > 1M` is one term. */
+const SPACED = /([a-z_][\w.@-]*)[^\S\n]*(>=|<=|!=|==|>|<)[^\S\n]*(?=[+-]?[\d.])/gi;
+
 /** Terms are set apart by white space; "double quotes" keep a phrase together, and what is after `type:`. */
 export function split(query: string): Term[] {
   const terms: Term[] = [];
-  for (const [, phrase, prefix, quoted, plain] of query.matchAll(TERM)) {
+  const joined = query.includes('"') ? query : query.replace(SPACED, "$1$2");
+  for (const [, phrase, prefix, quoted, plain] of joined.matchAll(TERM)) {
     if (phrase !== undefined) terms.push({ text: phrase, phrase: true });
     else terms.push({ text: prefix === undefined ? plain : prefix + quoted, phrase: false });
   }
@@ -54,6 +59,7 @@ interface SearchResult {
   readonly nodes: readonly number[]; // tree order
   readonly needles: readonly string[]; // lower-case free text, for highlighting
   readonly notice: string; // what was not understood; "" when all was
+  readonly why: string; // nothing was found; "" where something was
 }
 
 type Test = (node: number) => boolean;
@@ -88,11 +94,26 @@ function run(h: Hierarchy, query: string): SearchResult {
     }
   }
   const nodes: number[] = [];
+  const terms = split(query);
   // a term that cannot be read must not widen the answer to "everything"
   if (tests.length && !notice) {
     for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
   }
-  return { nodes, needles, notice };
+  return { nodes, needles, notice, why: notice || (nodes.length > 0 || !tests.length ? "" : whyNone(h, terms, tests)) };
+}
+
+/** The first term that no module matches, or that there is none which matches all. */
+function whyNone(h: Hierarchy, terms: readonly Term[], tests: readonly Test[]): string {
+  const at = tests.findIndex(test => {
+    for (let node = 0; node < h.size; node += 1) if (test(node)) return false;
+    return true;
+  });
+  return at < 0 ? words.notTogether(tests.length) : words.noMatch(shortened(terms[at].text));
+}
+
+/** The numbers that a search may compare. */
+export function fieldsOf(h: Hierarchy): string[] {
+  return [...Object.keys(h.payload.columns), "occurrences"];
 }
 
 /** `type:Conv2d`: the class, exactly, whatever the case; of the kinds that a file's tensors tell, the beginning does. */
@@ -100,7 +121,7 @@ function classTest(h: Hierarchy, term: string): Test | string | undefined {
   const found = /^(?:type|class):(.*)$/is.exec(term);
   if (!found) return undefined;
   const wanted = found[1].toLowerCase();
-  if (!wanted) return `Write a class after “type:”, for example type:${exampleClass(h)}.`;
+  if (!wanted) return words.classMissing(exampleClass(h));
   const { classes } = h.payload;
   return byClass(
     h,
@@ -115,6 +136,25 @@ function classTest(h: Hierarchy, term: string): Test | string | undefined {
 function isKind({ payload }: Hierarchy, index: number): boolean {
   const { name, qualified } = payload.classes;
   return Boolean(payload.file) && KINDS.has(name[index]) && name[index] === qualified[index];
+}
+
+const MAX_SUGGESTIONS = 12;
+
+/** What the query may become: fields with their comparisons, and classes of this model. */
+export function suggestions(h: Hierarchy, query: string): string[] {
+  const [, before, last] = /^(.*?)(\S*)$/s.exec(query) ?? ["", "", ""];
+  const wanted = last.toLowerCase();
+  const field = /(?:^|\s)([a-z_][\w.@-]*)\s+$/i.exec(before)?.[1].toLowerCase() ?? "";
+  const fields = fieldsOf(h);
+  if (last === "" && fields.includes(field)) return ["> 1M", "< 1k", "= 0"].map(end => before + end);
+  const classes = [...new Set(h.payload.classes.name)].filter(name => /^\w+$/.test(name)).sort();
+  const all = [...fields.map(name => `${name} > 1M`), ...classes.map(name => `type:${name}`)];
+  const matching = all.filter(one => {
+    return one.toLowerCase().startsWith(wanted) || (wanted !== "" && one.toLowerCase().startsWith(`type:${wanted}`));
+  });
+  const [first] = matching;
+  if (matching.length === 1 && first.toLowerCase() === wanted) return [];
+  return matching.slice(0, MAX_SUGGESTIONS).map(one => before + one);
 }
 
 const EXAMPLE = "Conv2d"; // where no class of the model can be typed
@@ -148,8 +188,8 @@ function numberTest(h: Hierarchy, term: string): Test | string | undefined {
   if (!column)
     return bound === null || sign.startsWith("=")
       ? undefined
-      : `There is no number called “${shortened(name)}” in this model.`;
-  if (bound === null) return `Write a number after “${shortened(name + sign)}”, for example ${name.toLowerCase()}>1M.`;
+      : words.unknownField(shortened(name), fieldsOf(h).join(", "));
+  if (bound === null) return words.numberMissing(shortened(name + sign), name.toLowerCase());
   const holds = COMPARISONS.get(sign);
   return node => {
     const value = column[node];
@@ -159,7 +199,7 @@ function numberTest(h: Hierarchy, term: string): Test | string | undefined {
 
 function columnNamed(h: Hierarchy, name: string): readonly (number | null)[] | undefined {
   const wanted = name.toLowerCase();
-  for (const column of [...Object.keys(h.payload.columns), "occurrences"]) {
+  for (const column of fieldsOf(h)) {
     if (column.toLowerCase() === wanted) return h.column(column);
   }
   return undefined;

@@ -1,7 +1,7 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
 import { contextOf } from "../base/canvas";
-import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize } from "../ui/dom";
+import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option } from "../ui/dom";
 
 const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
@@ -10,7 +10,11 @@ export interface SearchTexts {
   readonly placeholder: string;
   readonly help: string;
   readonly label: string;
+  /** What the query may become. */
+  readonly suggest?: (query: string) => readonly string[];
 }
+
+let lists = 0; // each box has one of its own
 
 interface SearchEvents {
   search(query: string): void;
@@ -38,7 +42,7 @@ export class SearchBox {
     this.input.setAttribute("aria-label", texts.label);
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
-    this.element.append(icon("search"), this.input, this.count);
+    this.element.append(icon("search"), this.input, this.count, ...this.suggested(texts));
     this.disposers.add(fitPlaceholder(this.input, texts.placeholder));
     this.disposers.add(
       listen(this.input, "input", () => this.typed.call()),
@@ -62,7 +66,19 @@ export class SearchBox {
   /** Says how many were found, or, as a notice, what is wrong with the query. */
   say(text: string, isNotice: boolean): void {
     this.count.textContent = text;
+    this.count.title = text;
     this.count.classList.toggle("mkg-is-notice", isNotice);
+  }
+
+  /** Offers words as one types. */
+  private suggested({ suggest }: SearchTexts): HTMLElement[] {
+    if (!suggest) return [];
+    const list = el("datalist");
+    list.id = `mkg-search-words-${++lists}`;
+    this.input.setAttribute("list", list.id);
+    const fill = () => list.replaceChildren(...suggest(this.input.value).map(one => option(one, one)));
+    this.disposers.add(listen(this.input, "input", fill), listen(this.input, "focus", fill));
+    return [list];
   }
 
   private shortcut(event: KeyboardEvent): void {
