@@ -237,6 +237,7 @@ class Panel implements MetricPanel {
   private viewFor(): View {
     const kind = this.store.get("view");
     if (this.view?.kind === kind) return this.view;
+    const hadFocus = this.stage.contains(document.activeElement);
     this.view?.dispose();
     const chart = el("div", "mkg-metric-picture");
     const legend = el("div");
@@ -244,6 +245,7 @@ class Panel implements MetricPanel {
     this.legendSlot.replaceChildren(legend);
     const say = (text: string) => void (this.said.textContent = text);
     this.view = createView(kind, { chart, legend, say }, this.store);
+    if (hadFocus) chart.focus(); // what had it is gone
     return this.view;
   }
 

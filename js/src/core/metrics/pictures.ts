@@ -68,7 +68,7 @@ export function linePicture(source: Source): LinesRendered {
   const log = isLogarithmic(data, store);
   const extent = emptyExtent();
   const isAlone = countOf(groups.map(([first]) => callOf(first))) === 1;
-  const keyOf = (one: SelectedSeries) => (isAlone ? `${callOf(one)}\n${one.entry.run}` : callOf(one));
+  const keyOf = (one: SelectedSeries) => (isAlone ? `${one.entry.run} ${one.entry.phase}` : callOf(one));
   const slots = source.colors.slotsOf(
     groups.map(([first]) => keyOf(first)),
     metricOf(data, store)
@@ -98,7 +98,7 @@ export function linePicture(source: Source): LinesRendered {
   };
 }
 
-/** What has one color in all runs; where it is alone, it has one in each. */
+/** What has one color in all runs and phases; where it is alone, it has one in each. */
 const callOf = ({ entry }: SelectedSeries) => `${entry.module}\n${entry.call}`;
 
 const countOf = (keys: readonly string[]) => new Set(keys).size;

@@ -82,7 +82,7 @@ class GridView implements View {
   private readonly grid: ChartGrid;
   private drawn: readonly LinesRendered[] = [];
 
-  private built = "";
+  private runs: readonly LegendEntry[] = [];
 
   constructor(
     private readonly places: ViewElements,
@@ -131,23 +131,22 @@ class GridView implements View {
 
   /** Names stand at the lines; those of runs below all. */
   private showRuns({ runs, theme }: Source): void {
+    if (this.runs[0]?.color === theme.text) return;
     const { legend } = this.places;
-    const built = `${theme.text} ${runs.join("\n")}`;
-    if (built === this.built) return;
-    this.built = built;
+    this.runs = runs.map((text, run) => ({ text, color: theme.text, dash: runDash(run) }));
     legend.hidden = runs.length < 2;
     legend.className = "mkg-metric-legend mkg-metric-plain-legend";
     legend.replaceChildren(
-      ...runs.map((name, run) => {
-        const key = box("mkg-legend-key", nameSpan("", name));
-        key.prepend(keyLine(theme.text, runDash(run)));
+      ...this.runs.map(({ text, color, dash }) => {
+        const key = box("mkg-legend-key", nameSpan("", text));
+        key.prepend(keyLine(color, dash));
         return key;
       })
     );
   }
 
   legend(): readonly LegendEntry[] {
-    return [];
+    return this.runs.length > 1 ? this.runs : [];
   }
 
   ramp(): null {

@@ -87,9 +87,11 @@ describe("the charts of all metrics", () => {
     await grid({ ...chosen, phase: "both" });
     const before = page.store.snapshot();
     const opened = { ...before, metric: "Norm", view: "lines" };
+    card("Norm").querySelector("button")?.focus();
     card("Norm").querySelector("button")?.click();
     await until(() => expect(find(".mkg-metric-title").textContent).toBe("Norm"));
     expect(page.store.snapshot()).toEqual(opened);
+    expect(document.activeElement).toBe(find(".mkg-metric-picture"));
     for (const view of ["heatmap", "histogram", "lines", "grid"]) {
       choose(".mkg-metric-view", view);
       await until(() => expect(page.store.snapshot()).toEqual({ ...opened, view }));
