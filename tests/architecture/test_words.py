@@ -142,14 +142,18 @@ def notebook_prose(path: Path) -> str:
     return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
+def text_of(path: Path) -> str:
+    return notebook_prose(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PAGES = [*documents(), *NOTEBOOKS]
+FURTHER = [ROOT / name for name in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "notebooks/README.md")]
+PAGES = [*documents(), *FURTHER, *NOTEBOOKS]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_words_of_the_documents(path: Path) -> None:
-    text = notebook_prose(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
-    assert found(prose(text), DENIED) == []
+    assert found(prose(text_of(path)), DENIED) == []
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -161,9 +165,9 @@ def sentences(text: str) -> Iterator[str]:
         yield from re.split(r"(?<=[.!?:;])[)*_”\"]*\s+", " ".join(" ".join(words).split()))
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path.suffix == ".md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_sentences_are_short(path: Path) -> None:
-    assert [one for one in sentences(path.read_text("utf-8")) if len(one.split()) > LONGEST] == []
+    assert [one for one in sentences(text_of(path)) if len(one.split()) > LONGEST] == []
 
 
 def test_the_checks_see_what_they_forbid() -> None:

@@ -121,7 +121,7 @@ def test_the_forward_pass_is_stepped_through(
 def test_pictures_beyond_the_limit_are_said_to_be_missing(
     browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1000)  # the rest of one output's pictures, and not of two
+    monkeypatch.setattr(f"{PLAYER_MODULE}.MAX_PIXEL_BYTES", 1000)  # the rest of one output's pictures, and not of two
     player = mk.ForwardPlayer(model, x, step=1)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:
         maps = page.page.locator(f"{PLAYER} .mkg-forward-pictures")
@@ -140,7 +140,7 @@ def test_coarse_pictures_without_finer_ones_are_said_to_be_coarse(
     browser: Browser, tmp_path: Path, model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a large model: what came with the player is drawn, and is not said to be missing."""
-    monkeypatch.setattr(f"{PLAYER_MODULE}.MOST_PIXELS", 1)
+    monkeypatch.setattr(f"{PLAYER_MODULE}.MAX_PIXEL_BYTES", 1)
     monkeypatch.setattr("modulekg_widgets.engine.playback.player.MAX_PREVIEW_BYTES", 1500)
     player = mk.ForwardPlayer(model, x)
     with saved_page(browser, mk.save_html(player, tmp_path / "player.html")) as page:

@@ -194,7 +194,7 @@ def test_the_panes_are_resized_and_closing_leaves_nothing(notebook: NotebookPage
     notebook.run(0)
     comms = notebook.value("len(__import__('comm').get_comm_manager().comms)")
     notebook.run(1, until=ALL_READY)
-    handle = notebook.page.locator(f"{BENCH} [role=separator]").first
+    handle = notebook.page.locator(f"{BENCH} .mkg-workbench-handle").first
     handle.focus()
     before = notebook.page.locator(GRAPH).bounding_box()
     handle.press("ArrowDown")

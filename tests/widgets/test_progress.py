@@ -198,7 +198,7 @@ def test_the_line_is_made_once_and_taken_away(monkeypatch: pytest.MonkeyPatch) -
         line.close()
         button.click()  # of a run that has ended: nobody hears it
     assert pressed == [0, 1]
-    assert display.shown == [box, {"text/plain": ""}] * 2
+    assert display.shown == [box, shown.BLANK] * 2
 
 
 def test_in_colab_the_line_is_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ class MetricPanel(ModuleKGWidget):
     # -------------------------------------------------------------- what the panel chooses
 
     def _default_view(self, metric: str) -> str:
-        """Returns the default view: lines of `metric`, or charts of all metrics; histograms where there are only those."""
+        """Returns the default view: lines of `metric` or charts of all; histograms where there are only those."""
         kinds: dict[bool, set[str]] = {True: set(), False: set()}
         for slot in self._slots():
             for part in series_parts(slot.metric, slot.form):

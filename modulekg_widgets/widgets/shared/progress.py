@@ -15,6 +15,7 @@ from modulekg_widgets.widgets.shared.base import handle_in_subshells, is_main_th
 
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
 EVERY = 0.2  # seconds between two updates
+BLANK = {"text/plain": "", "text/html": ""}  # which takes no room
 HINT = "Cancels at the next operator. If nothing happens, interrupt the kernel."
 
 
@@ -121,6 +122,6 @@ class _ProgressLine:
 
     def close(self) -> None:
         if self._handle is not None:
-            self._handle.update({"text/plain": ""}, raw=True)
+            self._handle.update(BLANK, raw=True)
             if not self._is_plain:
                 self._widgets()[2].on_click(self._on_click, remove=True)

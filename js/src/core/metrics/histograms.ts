@@ -3,7 +3,7 @@
 import { Disposers, el, listen, option } from "../shared/ui/dom";
 import { exactNumber, shortNumber } from "../shared/base/format";
 import type { Histogram, HistogramData } from "./data/series";
-import { stepText, valueText, roundTicks, tickTexts } from "./base/value_axis";
+import { severalTicks, stepText, valueText, roundTicks, tickTexts } from "./base/value_axis";
 import type { PanelStore } from "./base/state";
 import type { ChartTheme } from "./base/chart_theme";
 import { Tooltip } from "../shared/ui/tooltip";
@@ -315,7 +315,7 @@ function paintTitle(context: CanvasRenderingContext2D, box: Box, title: string, 
 }
 
 export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: Domain, theme: ChartTheme): void {
-  const ticks = axisTicks(domain, plot.width / 70);
+  const ticks = severalTicks(wanted => roundTicks(domain.low, domain.high, wanted), plot.width / 70);
   const bottom = plot.y + plot.height;
   context.strokeStyle = theme.axis;
   context.fillStyle = theme.muted;
@@ -336,14 +336,6 @@ export function paintAxis(context: CanvasRenderingContext2D, plot: Box, domain: 
     context.fillText(text, Math.max(least, Math.min(most, x)), bottom + 5);
   });
   context.stroke();
-}
-
-/** About so many round values, but two at least: one alone tells no scale. */
-function axisTicks({ low, high }: Domain, most: number): number[] {
-  let ticks: number[] = [];
-  for (let wanted = Math.max(2, most); ticks.length < 2 && wanted < 12; wanted += 1)
-    ticks = roundTicks(low, high, wanted);
-  return ticks;
 }
 
 export function paintBars(

@@ -89,7 +89,7 @@ def attention_entropy(attention: AttentionLogits) -> torch.Tensor:
 
 @metric("AttentionMaxLogit", needs="Attention", ranks="max")
 def attention_max_logit(attention: AttentionLogits) -> torch.Tensor:
-    """The largest of q.k * scale + mask over the pairs that are not masked: its growth foretells divergence.
+    """The largest of q.k * scale + mask over the pairs that are not masked: its growth precedes divergence.
 
     Source: arXiv 2302.05442.
     """

@@ -17,7 +17,7 @@ MAD_TO_SIGMA = 1.4826  # median absolute deviations of a normal distribution in 
 
 @metric("LossSpike", needs="Loss", keeps="the latest losses, `window` numbers")
 class LossSpike:
-    """Distance of the loss above the median of the `window` losses before it, in robust standard deviations.
+    """The distance of the loss above the median of the `window` losses before it, in robust standard deviations.
 
     (L - median) / (1.4826 MAD). No value before five losses and where they do not vary; losses that are not finite do
     not enter the window. Raises `NoValueError` for a loss that is NaN.
@@ -45,5 +45,5 @@ class LossSpike:
 
 @metric("NonFiniteOrigin", needs=("ForwardInputMoments", "ForwardOutputMoments"), ranks="max")
 def non_finite_origin(x: moments.Moments, y: moments.Moments) -> torch.Tensor:
-    """1 where a finite input gave NaN or infinity in the output, else 0; the first such module is the guilty one."""
+    """1 where a finite input gave NaN or infinity in the output, else 0; the first such module is the origin."""
     return (x.finite & ~y.finite).float()

@@ -74,6 +74,6 @@ def input_std(x: moments.Moments) -> torch.Tensor:
 
 @metric("WeightStatistic", needs="Weight")
 def weight_statistic(w: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Mean, standard deviation (divisor n), least and greatest element of the weight, and its share of exact zeros."""
+    """Mean, standard deviation (divisor n), lowest and highest element of the weight, and its share of exact zeros."""
     own = moments.Moments(w, -1)
     return {"mean": own.mean, "std": own.std, "min": own.least, "max": own.greatest, "zeros": own.zeros}

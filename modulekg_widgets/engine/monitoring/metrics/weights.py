@@ -12,7 +12,7 @@ from modulekg_widgets.engine.monitoring.metrics.statistics import norm
     "WeightParamJump", needs="Weight", ranks="sum", keeps="the signs of the weight at the previous sample, a byte each"
 )
 class WeightParamJump:
-    """The number of weights whose sign differs from that at the previous sample, 0 being a sign of its own.
+    """The number of weights whose sign differs from that at the previous sample, 0 counting as a third sign.
 
     The first sample has no value; neither has one after the weight changed its shape.
     """

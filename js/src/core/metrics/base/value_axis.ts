@@ -107,6 +107,13 @@ export function roundTicks(low: number, high: number, most: number): number[] {
   return (isFine ? niceTicks(low, high, count / 2) : ticks).map(tick => tick + 0); // no tick is −0
 }
 
+/** About so many ticks, but two at least: one alone tells no scale. */
+export function severalTicks(ticksFor: (most: number) => number[], most: number): number[] {
+  let ticks: number[] = [];
+  for (let wanted = Math.max(2, most); ticks.length < 2 && wanted < 12; wanted += 1) ticks = ticksFor(wanted);
+  return ticks.length ? ticks : ticksFor(most);
+}
+
 /** The ticks as text, all with the same digits, so that they can be compared at a glance. */
 export function tickTexts(values: readonly number[]): string[] {
   const size = Math.max(0, ...values.map(Math.abs));

@@ -74,12 +74,17 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
   ctx.restore();
 }
 
-/** Of a line that has several names, each is shortened. */
+/** Of a line that has several names, each is shortened to what the ones before it leave. */
 function fitting(ctx: CanvasRenderingContext2D, text: string, room: number): string {
   if (ctx.measureText(text).width <= room) return text;
   const names = text.split(SAME);
-  const each = (room - (names.length - 1) * ctx.measureText(SAME).width) / names.length;
-  return names.map(name => shortened(ctx, name, each)).join(SAME);
+  let rest = room - (names.length - 1) * ctx.measureText(SAME).width;
+  const short = names.map((name, i) => {
+    const shown = shortened(ctx, name, rest / (names.length - i));
+    rest -= ctx.measureText(shown).width;
+    return shown;
+  });
+  return short.join(SAME);
 }
 
 function lastPlaces(plot: uPlot, { lines, axis }: ChartPicture): Place[] {

@@ -14,7 +14,7 @@ import {
   type ChartMark
 } from "./chart_picture";
 import { polylineStroke, tracePath } from "../data/polyline";
-import { stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
+import { severalTicks, stepText, stepTicks, tickTexts, valueText } from "../base/value_axis";
 import type { Span } from "../base/state";
 import { type ChartTheme, sameTheme } from "../base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
@@ -197,7 +197,10 @@ export class LineChart {
 
   private valueAxis(theme: ChartTheme): uPlot.Axis {
     const ticks = (plot: uPlot, min: number, max: number) =>
-      this.picture?.axis.ticks(min, max, Math.max(2, plot.bbox.height / pixelRatio() / (this.small ? 30 : 44))) ?? [];
+      severalTicks(
+        most => this.picture?.axis.ticks(min, max, most) ?? [],
+        plot.bbox.height / pixelRatio() / (this.small ? 30 : 44)
+      );
     return {
       ...axisColors(theme, this.font),
       size: (plot, texts) => this.widthFor(plot, texts ?? []),
