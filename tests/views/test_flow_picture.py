@@ -150,8 +150,8 @@ def test_a_residual_block_and_its_way_around() -> None:
 def test_what_a_closed_container_hides_is_the_containers() -> None:
     t5 = graph("t5")
     edges = named_edges(t5, [])
-    assert {("input input_ids", "encoder"), ("input decoder_input_ids", "decoder"), ("encoder", "decoder")} <= edges
-    assert ("encoder", "output 2") in edges
+    assert {("input_ids", "encoder"), ("decoder_input_ids", "decoder"), ("encoder", "decoder")} <= edges
+    assert ("encoder", "output encoder_last_hidden_state") in edges
     assert "shared  Embedding · not called" in texts(svg(t5.payload, []))
 
 

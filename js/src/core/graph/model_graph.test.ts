@@ -114,6 +114,16 @@ describe("createModelGraph", () => {
     expect(drawn(graph)).toContain("layer2.0");
   });
 
+  it("shows the keys on a question mark, and says without inputs what the arrows are", () => {
+    const { host } = mount(resnet());
+    expect(host.querySelector(".mkg-order-note")?.textContent).toContain("mk.ModelGraph(model, x)");
+    expect(host.querySelector(".mkg-flops")).toBeNull();
+    const help = host.querySelector<HTMLElement>(".mkg-key-help") as HTMLElement;
+    expect(help.hidden).toBe(true);
+    press(host.querySelector(".mkg-graph-canvas") as Element, "?");
+    expect(help.hidden).toBe(false);
+  });
+
   it("moves the focus out with Escape", () => {
     const { host, store, graph } = mount(resnet(), { expanded: ["layer1"] });
     const node = (path: string) => graph.graph?.scene().nodes.findIndex(({ id }) => id === path) ?? -1;

@@ -103,7 +103,9 @@ export class ModulePanel extends Part {
   private heading(node: number): HTMLElement {
     const { h } = this;
     const head = el("header", "mkg-panel-head");
-    head.append(nameSpan("mkg-panel-class", h.isKind(node) ? h.name(node) : h.className(node)));
+    const name = node === 0 ? h.className(node) : h.name(node) || '""';
+    head.append(nameSpan("mkg-panel-class", name));
+    if (node !== 0 && h.word(node)) head.append(nameSpan("mkg-panel-kind", h.word(node)));
     const line = el("div", "mkg-panel-path");
     line.append(nameSpan("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
     line.append(copyButton(words.COPY_PATH, h.path(node)));

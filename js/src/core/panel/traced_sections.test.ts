@@ -100,6 +100,21 @@ describe("what went in and out of a module", () => {
     store.set("selected", "left");
     expect(all(".mkg-operator")).toEqual([]);
   });
+
+  it("lists a group that was clicked with all of its operators, and none of them as if it were the group", () => {
+    const { flow } = golden("traced");
+    const own = (flow?.steps.call ?? []).flatMap((call, step) => (call === 0 ? [step] : []));
+    show(undefined, { selected: "", operators: own });
+    const [section, ...others] = all(".mkg-operator");
+    expect(others).toEqual([]);
+    expect(section.querySelector("h4")?.textContent).toBe(`${own.length} operators`);
+    expect(section.dataset).toMatchObject({ mkgOperators: String(own.length) });
+    expect(section.dataset.mkgOperator).toBeUndefined();
+    const listed = [...section.querySelectorAll(".mkg-operators-row bdi:first-child")].map(row => row.textContent);
+    expect(listed).toContain("cat");
+    expect(section.querySelector(".mkg-operators-line")?.textContent).toContain("file.py");
+    expect(section.querySelector<HTMLElement>(".mkg-operators-row")?.title).toContain(" → ");
+  });
 });
 
 describe("axes in the panel", () => {

@@ -65,7 +65,7 @@ class FlowParts:
         self._place_calls()
         self._place_steps()
         self._add_uncalled()
-        self.outputs = self._pills("output", [("", value) for value in self.flow["outputs"]])
+        self.outputs = self._pills("output", self._named_outputs())
         for part in reversed(self.parts):
             if part.kind != "frame" and part.container:
                 self._begin_frames(part)
@@ -154,9 +154,16 @@ class FlowParts:
         places = []
         for number, (name, value) in enumerate(values):
             words = name or (str(number + 1) if count > 1 else "")
-            title = f"{kind} {words}".rstrip() + f" · {self._shape(value)}"
+            title = words if kind in words.lower() else f"{kind} {words}".rstrip()
+            title += f" · {self._shape(value)}"
             places.append(self._add((kind, number), FlowPart(kind, 0, 0, title, at=at)))
         return places
+
+    def _named_outputs(self) -> list[tuple[str, int]]:
+        """Returns the model's outputs with their keys or fields; a place in a tuple is no name."""
+        values = self.flow["outputs"]
+        names = (self.payload.get("value_names") or {}).get("results") or [""] * len(values)
+        return [("" if name.startswith("[") else name, value) for name, value in zip(names, values, strict=True)]
 
     def _shape(self, value: int) -> str:
         return "×".join(map(str, self.flow["shapes"][self.flow["values"]["shape"][value]])) or "scalar"

@@ -271,6 +271,14 @@ describe("the hierarchy of a traced model", () => {
   });
 });
 
+describe("FLOPs", () => {
+  it("stand on the cards of modules where that is asked for", () => {
+    const card = (withFlops: boolean) => byId(draw(traced, "hierarchy", { withFlops }), "left");
+    expect(card(false)?.detail).not.toContain("FLOPs");
+    expect(card(true)?.detail).toMatch(/· \d+ FLOPs$/);
+  });
+});
+
 describe("stretches of operators", () => {
   /** A model's own code: some operators between two modules. */
   const between = (count: number, ...operators: string[]) => {

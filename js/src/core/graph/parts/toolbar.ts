@@ -337,6 +337,7 @@ export class Breadcrumb extends Part {
     const { traced, file, error } = this.h.payload;
     if (traced || file || error !== null || this.store.get("view") !== "hierarchy") return [];
     const note = el("span", "mkg-order-note", words.ORDER_NOTICE);
+    note.title = words.ORDER;
     note.append(el("code", "mkg-code", words.ORDER_CODE));
     return [note];
   }

@@ -4,6 +4,7 @@ import * as words from "../../words/graph";
 import type { LayoutGroup, LayoutResult, Size } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
 import type { GraphPicture } from "../../export/graph_picture";
+import { placeLabels } from "./edge_labels";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
 import { rangeText, shortNumber, hyperLine } from "../../shared/base/format";
 import { type Fold, foldBadge, type Hierarchy, type Link } from "../../shared/model/hierarchy";
@@ -77,7 +78,7 @@ export interface PlacedScene {
 export function positionScene(scene: Scene, layout: LayoutResult): PlacedScene {
   const byNode = new Map(scene.groups.map(({ node }, at) => [node, layout.groups[at]]));
   const written = new Set<string>();
-  const routes = scene.edges.flatMap(edge => {
+  const routes = scene.edges.flatMap((edge): Route[] => {
     const way = edge.way ?? [];
     const points = joined(way.map(([frame, net, end]) => byNode.get(frame)?.lines[net]?.[end] ?? []));
     if (points.length < 2) return [];
@@ -88,6 +89,7 @@ export function positionScene(scene: Scene, layout: LayoutResult): PlacedScene {
     if (label) written.add(key);
     return [{ edge, points, label: label ?? undefined }];
   });
+  placeLabels(routes, scene.nodes, layout.boxes, scene.groups);
   return { scene, boxes: layout.boxes, routes, bounds: layout.bounds };
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deepNet, hierarchyOf, hostileNet, hostileTexts, smallNet, wideNet } from "../../../testing/sample";
-import { fieldsOf, highlight, matches, search } from "./search";
+import { fieldsOf, highlight, matches, search, suggestions } from "./search";
 
 const found = (query: string) => matches(smallNet(), query).map(node => smallNet().path(node));
 
@@ -54,6 +54,16 @@ describe("search language", () => {
     ["conv1 type:Linear", "No module matches all 2 terms"],
     ["", ""]
   ])("says why nothing was found by %j", (query, why) => expect(search(smallNet(), query).why).toBe(why));
+
+  it("offers fields, their comparisons and classes as one types", () => {
+    const offered = (query: string) => suggestions(smallNet(), query);
+    expect(offered("par")).toEqual(["params > 1M"]);
+    expect(offered("conv1 params ")).toEqual(["conv1 params > 1M", "conv1 params < 1k", "conv1 params = 0"]);
+    expect(offered("lin")).toEqual(["type:Linear"]);
+    expect(offered("type:conv")).toEqual(["type:Conv2d"]);
+    expect(offered("type:Conv2d")).toEqual([]);
+    expect(offered("")).toContain("params > 1M");
+  });
 
   it("offers the numbers that it can compare", () => {
     expect(fieldsOf(smallNet())).toEqual(expect.arrayContaining(["params", "occurrences"]));

@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import type { Box, Point } from "../../shared/stage/viewport";
+import { placeLabels } from "./edge_labels";
+import type { Route, SceneNode } from "./scene";
+
+const WIDTH = 40;
+
+/** Lines as points, each the start of a net of its own; boxes of cards, or of frames. */
+function placed(lines: Point[][], boxes: Box[] = [], kind: SceneNode["kind"] = "module"): (Point | undefined)[] {
+  const routes = lines.map((points, at): Route => {
+    return { points, edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", way: [[-1, at, 0]] } };
+  });
+  const nodes = boxes.map(() => ({ kind }) as SceneNode);
+  const nets = lines.map(() => ({ start: [0, 0], ends: [], label: WIDTH }));
+  placeLabels(routes, nodes, boxes, [{ node: -1, items: [], nets }] as unknown as Parameters<typeof placeLabels>[3]);
+  return routes.map(({ label }) => label);
+}
+
+describe("labels that the layout had no room for", () => {
+  it("stand in the middle of the longest level stretch", () => {
+    expect(placed([[[0, 0], [70, 0], [70, 50], [370, 50]]])).toEqual([[220, 50]]); // prettier-ignore
+  });
+
+  it("go aside where a card or another line is in the way, and are left out where all is taken", () => {
+    const line: Point[] = [[0, 0], [300, 0]]; // prettier-ignore
+    expect(placed([line], [[140, -10, 20, 20]])).toEqual([[75, 0]]);
+    expect(placed([line, [[75, -50], [75, 50]]], [[140, -10, 20, 20]])[0]).toEqual([225, 0]); // prettier-ignore
+    expect(placed([line], [[0, -10, 300, 20]])).toEqual([undefined]);
+  });
+
+  it("are left out on short stretches, and on what goes up or down", () => {
+    expect(placed([[[0, 0], [WIDTH, 0], [WIDTH, 300]]])).toEqual([undefined]); // prettier-ignore
+  });
+
+  it("lie within frames, but not on their names or borders", () => {
+    const inside: Point[] = [[0, 100], [300, 100]]; // prettier-ignore
+    expect(placed([inside], [[-50, 0, 400, 200]], "group")).toEqual([[150, 100]]);
+    expect(placed([inside], [[-50, 90, 400, 200]], "group")).toEqual([undefined]);
+    expect(placed([inside], [[150, 0, 400, 200]], "group")).toEqual([[75, 100]]);
+  });
+});

@@ -1,0 +1,76 @@
+// Labels of edges for which the layout left no room: on a level stretch of the line where nothing else lies.
+
+import type { LayoutGroup } from "../../layout/types";
+import type { Box, Point } from "../../shared/stage/viewport";
+import type { Route, SceneNode } from "./scene";
+
+const MAX_ROUTES = 300; // more are not read
+const HEIGHT = 13;
+const ENDS = 10; // of a line that stay free on both sides
+const BORDER = 4; // around lines
+const HEADER = 32; // of a frame, with its name
+const SHARES = [0.5, 0.25, 0.75]; // of a stretch: where its label may stand
+
+/** Gives each net one label, where there is room for it. */
+export function placeLabels(
+  routes: Route[],
+  nodes: readonly SceneNode[],
+  boxes: readonly Box[],
+  groups: readonly LayoutGroup[]
+): void {
+  if (routes.length > MAX_ROUTES) return;
+  const nets = new Map(groups.map(group => [group.node, group.nets]));
+  const keyOf = ({ edge }: Route) => (edge.way ?? [[NaN, NaN]])[0].slice(0, 2).join(" ");
+  const widthOf = ({ edge }: Route) => {
+    const [frame, net] = edge.way?.[0] ?? [NaN, NaN];
+    return nets.get(frame)?.[net]?.label ?? 0;
+  };
+  const boxAt = ([x, y]: Point, width: number): Box => [x - width / 2, y - HEIGHT / 2, width, HEIGHT];
+  const fixed = nodes.flatMap(({ kind }, place) => (kind === "group" ? frame(boxes[place]) : [boxes[place]]));
+  const lines = routes.map(route => ({ source: route.edge.source, parts: segments(route.points) }));
+  const written = new Set(routes.filter(route => route.label).map(keyOf));
+  routes.forEach(route => route.label && fixed.push(boxAt(route.label, widthOf(route))));
+  for (const route of routes) {
+    const width = widthOf(route);
+    if (route.label || width === 0 || written.has(keyOf(route))) continue;
+    const around = [...fixed, ...lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts))];
+    const free = levels(route.points, width).find(place => !around.some(box => meet(box, boxAt(place, width))));
+    if (!free) continue;
+    route.label = free;
+    written.add(keyOf(route));
+    fixed.push(boxAt(free, width));
+  }
+}
+
+/** Places on level stretches that are long enough, the longest first. */
+function levels(points: readonly Point[], width: number): Point[] {
+  const parts = points.slice(1).flatMap(([x, y], at) => {
+    const [from, level] = points[at];
+    const length = Math.abs(x - from);
+    return Math.abs(y - level) < 1 && length >= width + 2 * ENDS ? [{ from, to: x, y, length }] : [];
+  });
+  return parts
+    .sort((a, b) => b.length - a.length)
+    .flatMap(({ from, to, y, length }) =>
+      SHARES.filter(share => Math.min(share, 1 - share) * length >= width / 2 + ENDS).map(
+        share => [from + share * (to - from), y] as Point
+      )
+    );
+}
+
+/** The header and the border. */
+function frame([x, y, width, height]: Box): Box[] {
+  const corners: Point[] = [[x, y], [x + width, y], [x + width, y + height], [x, y + height], [x, y]]; // prettier-ignore
+  return [[x, y, width, HEADER], ...segments(corners)];
+}
+
+const meet = ([x, y, width, height]: Box, [left, top, across, down]: Box): boolean =>
+  x < left + across && left < x + width && y < top + down && top < y + height;
+
+function segments(points: readonly Point[]): Box[] {
+  return points.slice(1).map(([x, y], at) => {
+    const [left, top] = [Math.min(x, points[at][0]), Math.min(y, points[at][1])];
+    const [right, bottom] = [Math.max(x, points[at][0]), Math.max(y, points[at][1])];
+    return [left - BORDER, top - BORDER, right - left + 2 * BORDER, bottom - top + 2 * BORDER];
+  });
+}
