@@ -124,10 +124,16 @@ function hear({ header: { msg_type }, parent_header: { msg_id: parent }, content
   }
 }
 
-function hearRun(run, msg_type, { name, text, traceback, data, metadata }) {
+const displayed = new Map(); // by display id: the widget that is shown there
+
+function hearRun(run, msg_type, { name, text, traceback, data, metadata, transient }) {
   if (msg_type === "stream") run[name] += text;
   if (msg_type === "error") run.error = traceback.join("\n");
-  if (run.isShown && ["display_data", "execute_result"].includes(msg_type)) show(data, metadata);
+  if (!run.isShown || !["display_data", "execute_result", "update_display_data"].includes(msg_type)) return;
+  const [place, widget] = [transient?.display_id, data[VIEW]?.model_id];
+  const isNew = msg_type !== "update_display_data" || (widget !== undefined && displayed.get(place) !== widget);
+  if (place) displayed.set(place, widget ?? displayed.get(place));
+  if (isNew) show(data, metadata); // an update of a picture shows nothing: the widget is there
 }
 
 function show(data, metadata) {
