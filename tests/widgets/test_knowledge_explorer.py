@@ -348,6 +348,6 @@ def test_what_a_page_sets_wrongly_is_put_back() -> None:
 
 
 def test_both_sides_know_the_same_views() -> None:
-    script = (Path(__file__).parents[2] / "js/src/core/knowledge/data/state.ts").read_text("utf-8")
+    script = (Path(__file__).parents[2] / "js/src/core/words/knowledge.ts").read_text("utf-8")
     body = script.partition("export const VIEWS = {")[2].partition("}")[0]
     assert tuple(re.findall(r"^  (\w+):", body, re.MULTILINE)) == VIEWS

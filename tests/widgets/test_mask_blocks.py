@@ -76,7 +76,7 @@ def test_what_the_page_removes_is_the_plan(editor: mk.MaskEditor, page: Page) ->
     assert editor.plan == mk.plan(editor.graph, blocks=["layers.1", "layers.2.feed"])
     assert repr(editor.plan) == "mk.plan(graph, blocks=['layers.1', 'layers.2.feed'])"
     assert eval(repr(editor.plan), {"mk": mk, "graph": editor.graph}) == editor.plan
-    assert "2 blocks go" in repr(editor)
+    assert "2 blocks removed" in repr(editor)
     assert editor.report["params"] == list(editor.plan.params)
     assert editor.draft["axes"] == [len(editor.payload["axes"]["name"])]
 
@@ -262,4 +262,4 @@ def test_the_static_picture_names_the_blocks_that_go(editor: mk.MaskEditor) -> N
     editor.plan = mk.plan(editor.graph, blocks=["layers.1"])
     picture = svg_text(draw_masks(editor._draft, "Net"))
     assert ">layers.1<" in picture
-    assert ">goes as a whole<" in picture
+    assert ">removed as a whole<" in picture

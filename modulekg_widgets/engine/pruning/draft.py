@@ -178,7 +178,7 @@ class Draft:
     def summary(self) -> str:
         """The number of pruned axes and removed blocks, and the parameters that remain, without a dry run."""
         before, after = self.sizes()
-        blocks = f"{pluralize(len(self.removed_paths), 'block goes', 'blocks go')}, " if self.removed_paths else ""
+        blocks = f"{pluralize(len(self.removed_paths), 'block', 'blocks')} removed, " if self.removed_paths else ""
         axes = pluralize(len(self.dropped), "axis loses", "axes lose")
         return f"{axes} indices, {blocks}parameters {before.params:,} → {after.params:,}"
 

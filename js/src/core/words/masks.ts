@@ -39,6 +39,7 @@ export const WITHIN_GROUPS = "within each group";
 export const ACROSS_MODEL = "across the model";
 export const UNDO = "Undo";
 export const REDO = "Redo";
+export const SEARCH = "Search";
 export const FIND = "Find channel groups";
 export const FIND_TITLE = "Search group names, tensor names and block paths";
 export const RATIO = "Ratio";

@@ -24,7 +24,7 @@ def draw_knowledge(payload: Parts) -> Picture:
     shapes: list[Shape] = [Text(MARGIN, 30, one_line(title), PAGE.text, size=15, is_bold=True)]
     height = 48.0
     colors = PALETTE.bars
-    for heading, bars, color in (("Most used", used, colors.first), ("Families of models", families, colors.second)):
+    for heading, bars, color in (("Most used", used, colors.first), ("Model families", families, colors.second)):
         if bars:
             shapes += _chart(heading, bars, color, height)
             height += 24 + len(bars) * ROW_HEIGHT + 14

@@ -26,7 +26,7 @@ def draw_masks(draft: Draft, title: str) -> Picture:
     shapes: list[Shape] = [Text(12, ROW_HEIGHT, one_line(head), PAGE.text, is_bold=True)]
     for at, (name, size, gone) in enumerate(rows, start=1):
         y = ROW_HEIGHT * (at + 1)
-        left = "goes as a whole" if gone == size else f"{size - gone} of {size}"  # no axis loses all
+        left = "removed as a whole" if gone == size else f"{size - gone} of {size}"  # no axis loses all
         shapes += [
             Text(12, y, one_line(name[:44]), PAGE.text),
             Rect(BAR_LEFT, y - 11, BAR_WIDTH, 13, PALETTE.mask.goes),

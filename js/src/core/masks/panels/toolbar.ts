@@ -112,7 +112,7 @@ export class MaskToolbar extends Part {
   private searchBox(): HTMLElement {
     const box = el("div", "mkg-search");
     this.input.type = "search";
-    this.input.placeholder = words.FIND;
+    this.input.placeholder = words.SEARCH;
     this.input.title = words.FIND_TITLE;
     this.input.spellcheck = false;
     this.input.autocomplete = "off";
