@@ -145,14 +145,16 @@ export class Layouter {
   private readonly cache = new Map<string, RowedLayout>();
   misses = 0;
 
-  /** With the rows of the drawing before, unless everything could be read at once with others alone. */
+  /** With the rows of the drawing before, unless all could be read at once with others alone, or has them by itself. */
   run(request: LayoutRequest): LayoutResult {
     const kept = this.best(request);
     const isKnown = request.groups.some(({ rows }) => rows !== undefined);
-    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE_ZOOM) || isFarTooLarge(kept.bounds, request.room))
-      return kept;
+    if (!isKnown || isFarTooLarge(kept.bounds, request.room)) return kept;
     const fresh = this.best({ ...request, groups: request.groups.map(group => ({ ...group, rows: undefined })) });
-    return fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
+    const canvas = request.groups.length - 1;
+    const isAlike = String(fresh.groups[canvas].rows) === String(request.groups[canvas].rows);
+    const isBetter = isAlike || !fits(kept.bounds, request.room, LEGIBLE_ZOOM);
+    return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
   /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */
@@ -192,7 +194,9 @@ export class Layouter {
       return laid;
     });
     const brokenSkips = layouts.reduce((sum, laid) => sum + Math.floor(laid.brokenSkips), 0);
-    return { result: place(request.groups, layouts, sizes), brokenSkips };
+    const result = place(request.groups, layouts, sizes);
+    const changed = request.groups.filter(({ rows }, at) => rows && String(rows) !== String(result.groups[at].rows));
+    return { result, changed: changed.length, brokenSkips };
   }
 
   private group(
@@ -239,13 +243,15 @@ export class Layouter {
 
 interface Tried {
   result: LayoutResult;
+  changed: number; // groups with other rows than in the drawing before
   brokenSkips: number;
 }
 
-/** With fewer lines broken, then with shorter ones. */
+/** With more rows that the reader knows, then with fewer lines broken, then with shorter ones. */
 function clearer(one: Tried | undefined, other: Tried): Tried {
   if (!one) return other;
-  const more = one.brokenSkips - other.brokenSkips || lengthOf(one.result) - lengthOf(other.result);
+  const more =
+    one.changed - other.changed || one.brokenSkips - other.brokenSkips || lengthOf(one.result) - lengthOf(other.result);
   return more > 0 ? other : one;
 }
 
