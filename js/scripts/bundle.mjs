@@ -1,5 +1,6 @@
 // Self-contained scripts from entry files.
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { build } from "esbuild";
 
 // A script that is embedded in another cannot carry that one: inside it, the page's source is empty.
@@ -24,6 +25,30 @@ const styles = {
   }
 };
 
+const layoutCode = source => bundle(join(source, "core", "layout", "worker.ts"), { globalName: "layout" });
+
+/** The script of the layout worker. */
+export async function bundleWorker(source) {
+  return `${await layoutCode(source)}layout.listen();`;
+}
+
+// A page needs the layout twice, in its own script and in the worker's: one function has it, whose text is the worker's.
+const layoutOnce = source => ({
+  name: "layout-once",
+  setup(builder) {
+    const modules = {
+      code: async () => `export function code() { ${await layoutCode(source)} return layout; }`,
+      page: () => 'import { code } from "layout:code"; export const { Layouter } = code();',
+      worker: () => 'import { code } from "layout:code"; export const LAYOUT_WORKER = `(${code})().listen()`;'
+    };
+    const once = path => ({ path, namespace: "layout" });
+    builder.onResolve({ filter: /^layout:code$/ }, () => once("code"));
+    builder.onResolve({ filter: /^\.\/layouter$/ }, () => once("page"));
+    builder.onResolve({ filter: /generated\/layout_worker_source$/ }, () => once("worker"));
+    builder.onLoad({ filter: /.*/, namespace: "layout" }, async ({ path }) => ({ contents: await modules[path]() }));
+  }
+});
+
 export async function bundle(entry, { plugins = [], ...options } = {}) {
   const result = await build({
     entryPoints: [entry],
@@ -44,7 +69,7 @@ export async function bundle(entry, { plugins = [], ...options } = {}) {
 export function bundlePage(source) {
   return bundle(`${source}/standalone.ts`, {
     alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
-    plugins: [withoutItself]
+    plugins: [withoutItself, layoutOnce(source)]
   });
 }
 

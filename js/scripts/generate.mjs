@@ -2,7 +2,7 @@
 // the script of saved pages as strings), and for Python that script and the code of mk.marimo.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundle, bundleAnywidget, bundlePage } from "./bundle.mjs";
+import { bundleAnywidget, bundlePage, bundleWorker } from "./bundle.mjs";
 import { name, packageFolder, source, version, write } from "./files.mjs";
 
 const generated = join(source, "generated");
@@ -21,10 +21,7 @@ write(
 );
 const template = readFileSync(join(packageFolder, "widgets", "pages", "page.html"), "utf8");
 write(join(generated, "page_template.ts"), constant("PAGE_TEMPLATE", template));
-write(
-  join(generated, "layout_worker_source.ts"),
-  constant("LAYOUT_WORKER", await bundle(join(source, "core", "layout", "worker.ts")))
-);
+write(join(generated, "layout_worker_source.ts"), constant("LAYOUT_WORKER", await bundleWorker(source)));
 const page = await bundlePage(source);
 write(join(generated, "standalone_source.ts"), constant("STANDALONE_JS", page));
 write(join(packageFolder, "static", "standalone.js"), page);

@@ -1,12 +1,12 @@
 // Prints as JSON how many milliseconds the layout worker takes for each large request, the best of three.
 import { join } from "node:path";
 import { runInThisContext } from "node:vm";
-import { bundle } from "./bundle.mjs";
+import { bundle, bundleWorker } from "./bundle.mjs";
 import { source } from "./files.mjs";
 
 const cases = await bundle(join(source, "testing", "layout_cases.ts"), { globalName: "cases" });
 const requests = runInThisContext(`${cases};cases`).largeRequests();
-const worker = await bundle(join(source, "core", "layout", "worker.ts"));
+const worker = await bundleWorker(source);
 
 let answer;
 globalThis.postMessage = message => (answer = message);

@@ -33,6 +33,10 @@ NEAR = 16.0  # units from its line, where a label is still seen to be its own
 REACH = 3.0  # units from the border of a box, where a line still ends at it
 ALONG = 6.0  # units that two lines may run on each other
 APART = 3.0  # units between two lines that are still seen to be two
+BESIDE = 32.0  # units: a line that comes back nearer than this runs beside itself; past a card it keeps off farther
+BACK = 24.0  # units that it does so: less is how every line leaves a card
+ASIDE = 10.0  # units by which a line leaves its way at least
+ROW = 120.0  # units: a line that goes back to the left for longer has come to the end of a row
 
 
 @dataclass
@@ -49,6 +53,7 @@ class Figures:
     inked: float = 0.0  # share of the canvas under cards
     crossings: int = 0  # of lines without a common end
     diagonals: int = 0  # lines that do not keep to right angles
+    length: float = 0.0  # of all lines, in units; where edges share a line it counts once
     detour: float = 0.0  # length of all lines for that of the straight ways between their ends
     cut_titles: int = 0  # that had no room for all of their letters
     overlaps: list[str] = field(default_factory=list)  # cards, frames and titles on each other, or out of their frame
@@ -57,6 +62,8 @@ class Figures:
     through_frames: list[str] = field(default_factory=list)
     on_lines: list[str] = field(default_factory=list)  # lines on each other without a common end
     loose_ends: list[str] = field(default_factory=list)  # lines that do not reach what they lead to
+    hairpins: list[str] = field(default_factory=list)  # lines that double back, or leave their way with no need
+    broken_skips: list[str] = field(default_factory=list)  # lines around cards, back to the beginning of another row
     labels: list[str] = field(default_factory=list)  # on labels, cards or titles
     stray_labels: list[str] = field(default_factory=list)
     out_of_view: list[str] = field(default_factory=list)  # cards
@@ -89,6 +96,8 @@ class _Measured:
         self.lines_through()
         self.labels_on()
         self.crossing()
+        self.doubling_back()
+        self.breaking_skips()
 
     # ------------------------------------------------------------------ what is on the screen
 
@@ -185,6 +194,7 @@ class _Measured:
         straight = sum(float(np.hypot(*(points[-1] - points[0]))) for points in self.points)
         length = sum(float(np.hypot(*np.diff(points, axis=0).T).sum()) for points in self.points)
         figures.detour = length / max(straight, 1.0)
+        figures.length = _length_of_all(self.points)
 
     def passes(self, points: np.ndarray, frame: int, first: int, last: int) -> bool:
         """Whether a line is in and out of a frame more often than its ends ask for."""
@@ -208,6 +218,50 @@ class _Measured:
             doubled |= {(int(owner[at]), int(owner[rest][other])) for other in np.flatnonzero(along)}
         self.figures.crossings = len(crossed)  # where edges share a line they cross others once
         self.figures.on_lines += [f"{self.line_name(a)} on {self.line_name(b)}" for a, b in sorted(doubled)]
+
+    # ------------------------------------------------------------------ ways with no need
+
+    def doubling_back(self) -> None:
+        cards = self.boxes[self.is_card]
+        for number, points in enumerate(self.points):
+            first, last = self.ends[number]
+            if first != last and (_comes_back(points) or self.leaves_its_way(points, cards)):
+                self.figures.hairpins.append(self.line_name(number))
+
+    def leaves_its_way(self, points: np.ndarray, cards: np.ndarray) -> bool:
+        """Whether a line turns aside and then goes on at the height, or depth, from which it came, past no card."""
+        for across in (0, 1):
+            for at in range(1, len(points) - 3):
+                came, went = points[at - 1 : at + 1]
+                if abs(went[1 - across] - came[1 - across]) > TOUCH:
+                    continue
+                for to in range(at + 2, min(at + 5, len(points) - 1)):
+                    back, on = points[to : to + 2]
+                    far = np.abs(points[at + 1 : to, 1 - across] - went[1 - across]).max() > ASIDE
+                    level = np.abs(np.array([back, on])[:, 1 - across] - went[1 - across]).max() < APART
+                    ahead = (went[across] - came[across]) * (back[across] - went[across]) > 0
+                    if level and far and ahead and not _run_through(np.array([went, back]), cards).any():
+                        return True
+        return False
+
+    def breaking_skips(self) -> None:
+        """A skip is an edge beside a way over other cards, which goes back to the left where they do not."""
+        after: dict[int, set[int]] = {}
+        for first, last in self.ends:
+            after.setdefault(first, set()).add(last)
+        for number, points in enumerate(self.points):
+            first, last = self.ends[number]
+            steps = np.diff(points[:, 0])
+            is_forward = points[-1][1] > points[0][1] and not _leads_to(after, last, {first})
+            others = self.ways(first, steps) - {last}
+            if is_forward and (steps < -ROW).any() and any(_leads_to(after, other, {last}) for other in others):
+                self.figures.broken_skips.append(self.line_name(number))
+
+    def ways(self, source: int, steps: np.ndarray) -> set[int]:
+        """Where the lines of a source lead that go back less often than one with these steps."""
+        backs = int((steps < -ROW).sum())
+        lines = [number for number, (first, _) in enumerate(self.ends) if first == source]
+        return {self.ends[at][1] for at in lines if (np.diff(self.points[at][:, 0]) < -ROW).sum() < backs}
 
     # ------------------------------------------------------------------ labels
 
@@ -326,6 +380,49 @@ def _along(start: np.ndarray, stop: np.ndarray, starts: np.ndarray, stops: np.nd
     aside = np.maximum(np.abs(_side(start, stop, starts)), np.abs(_side(start, stop, stops))) / length
     common = np.minimum(np.maximum(one, other), length) - np.maximum(np.minimum(one, other), 0)
     return (aside < APART) & (common > ALONG)
+
+
+def _comes_back(points: np.ndarray) -> bool:
+    """Whether a line runs one way and then the other, close beside itself."""
+    steps = np.diff(points, axis=0)
+    for one, turn, other in zip(steps, steps[1:], steps[2:], strict=False):
+        length = min(float(np.hypot(*one)), float(np.hypot(*other)))
+        if float(one @ other) < 0 and length > BACK and float(np.hypot(*turn)) < BESIDE:
+            return True
+    return any(float(one @ two) < -TOUCH for one, two in zip(steps, steps[1:], strict=False))
+
+
+def _leads_to(after: Mapping[int, set[int]], start: int, wanted: set[int]) -> bool:
+    """Whether a way leads from `start` to one of `wanted`."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        at = waiting.pop()
+        if at in wanted:
+            return True
+        new = after.get(at, set()) - seen
+        seen |= new
+        waiting += new
+    return False
+
+
+def _length_of_all(lines: Sequence[np.ndarray]) -> float:
+    """What lines that keep to right angles cover; what several share, once."""
+    spans: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    rest = 0.0
+    for points in lines:
+        for one, other in zip(points, points[1:], strict=False):
+            across = int(abs(other[1] - one[1]) < abs(other[0] - one[0]))  # the coordinate that stays
+            if abs(other[across] - one[across]) > TOUCH:
+                rest += float(np.hypot(*(other - one)))
+                continue
+            ends = sorted((float(one[1 - across]), float(other[1 - across])))
+            spans.setdefault((across, round(float(one[across]) * 2)), []).append((ends[0], ends[1]))
+    for several in spans.values():
+        reached = -np.inf
+        for start, stop in sorted(several):
+            rest += max(0.0, stop - max(start, reached))
+            reached = max(reached, stop)
+    return rest
 
 
 def _look(look: Mapping[str, float]) -> tuple[float, float, float]:

@@ -33,6 +33,7 @@ NOT_ONE = (
     "through_frames",
     "on_lines",
     "loose_ends",
+    "hairpins",
     "labels",
     "stray_labels",
     "out_of_view",

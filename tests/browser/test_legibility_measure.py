@@ -145,6 +145,31 @@ def loose_at_the_target(scene: Scene) -> None:
     scene["lines"][2]["points"][1][1] += 20  # under the card
 
 
+def back_beside_itself(scene: Scene) -> None:
+    way = [(620, 325), (660, 325), (660, 420), (740, 420), (740, 440), (300, 440), (300, 475), (270, 475)]
+    scene["lines"] = [line("aside", OUTPUT, *way)]
+
+
+def back_on_itself(scene: Scene) -> None:
+    scene["lines"][2]["points"] = [[210, 350], [210, 430], [210, 415], [220, 415], [220, 450]]
+
+
+def aside_with_no_need(scene: Scene) -> None:
+    way = [(210, 350), (210, 370), (230, 370), (230, 390), (210, 390), (210, 450)]
+    scene["lines"][2]["points"] = [list(point) for point in way]
+
+
+def skip_broken(scene: Scene) -> None:
+    """The card in the middle is in the row of the source, and the line around it is not."""
+    move(scene, "aside", 500, 20)
+    scene["items"].append(card("behind", 150, 520))
+    scene["lines"] = [
+        line(INPUT, "aside", (270, 45), (500, 45)),
+        line("aside", "behind", (620, 45), (660, 45), (660, 500), (140, 500), (140, 550), (150, 550)),
+        line(INPUT, "behind", (270, 30), (440, 30), (440, 80), (80, 80), (80, 560), (150, 560)),
+    ]
+
+
 def label_on_a_label(scene: Scene) -> None:
     scene["lines"][2]["labels"] = [text("1×65", 175, 230, size=10)]
 
@@ -194,9 +219,16 @@ SEEN: list[tuple[Callable[[Scene], None], dict[str, list[str]]]] = [
     (through_a_frame, {"through_frames": ["¤input → ¤output through around"]}),
     (out_and_in_again, {"through_frames": ["around.first → around.second through around"]}),
     (in_out_and_in, {"through_frames": ["¤input → around.first through around"]}),
-    (on_each_other, {"on_lines": ["¤input → ¤output on aside → around.second"]}),
+    (
+        on_each_other,
+        {"on_lines": ["¤input → ¤output on aside → around.second"], "hairpins": ["aside → around.second"]},
+    ),
     (loose_at_the_source, {"loose_ends": ["around.second → ¤output at around.second"]}),
     (loose_at_the_target, {"loose_ends": ["around.second → ¤output at ¤output"]}),
+    (back_beside_itself, {"hairpins": ["aside → ¤output"]}),
+    (back_on_itself, {"hairpins": ["around.second → ¤output"]}),
+    (aside_with_no_need, {"hairpins": ["around.second → ¤output"]}),
+    (skip_broken, {"broken_skips": ["¤input → behind"]}),
     (
         label_on_a_label,
         {
@@ -249,6 +281,38 @@ def test_lines_side_by_side_are_two_from_three_units_on() -> None:
         for point in scene["lines"][2]["points"][1:3]:
             point[0] = left
         assert measure(scene).on_lines == expected
+
+
+def test_a_line_may_run_back_past_a_card_and_aside_around_one() -> None:
+    scene = faultless()
+    scene["lines"] = [line("aside", OUTPUT, (620, 325), (660, 325), (660, 400), (140, 400), (140, 475), (150, 475))]
+    assert measure(scene).hairpins == []  # the end of a row: what it comes back under is a card
+    scene["lines"] = [line(INPUT, OUTPUT, (210, 70), (210, 85), (450, 85), (450, 430), (210, 430), (210, 450))]
+    assert measure(scene).hairpins == []  # straight on it would run through two cards
+    scene["lines"] = [line(INPUT, OUTPUT, (200, 70), (200, 110), (208, 110), (208, 140), (200, 140), (200, 450))]
+    assert measure(scene).hairpins == []  # a step of a few units
+
+
+def test_where_lines_turn_together_no_skip_is_broken() -> None:
+    scene = faultless()
+    move(scene, "aside", 150, 520)
+    turn = [(270, 45), (660, 45), (660, 85), (130, 85)]
+    scene["lines"] = [
+        line(INPUT, "aside", *turn, (130, 545), (150, 545)),
+        line("aside", OUTPUT, (210, 520), (210, 500)),
+        line(INPUT, OUTPUT, *turn, (130, 475), (150, 475)),
+    ]
+    assert measure(scene).broken_skips == []
+
+
+def test_what_lines_share_counts_once() -> None:
+    scene = faultless()
+    way = [(210, 200), (210, 250), (440, 250)]
+    scene["lines"] = [
+        line("around.first", "aside", *way, (440, 325), (500, 325)),
+        line("around.first", OUTPUT, *way, (440, 475), (270, 475)),
+    ]
+    assert measure(scene).length == pytest.approx(50 + 230 + 225 + 60 + 170)
 
 
 def test_a_way_around_is_longer_than_the_straight_way() -> None:

@@ -159,8 +159,8 @@ class Checker {
     if (line.length < 2) return this.expect(false, `${name} has no length`);
     const frame = group.node < 0 ? null : boxes[group.node];
     const [from, to] = [group.nets[net].start, group.nets[net].ends[end]];
-    this.expect(this.isAt(group, line[0], from[0], false), `${name} begins elsewhere`);
-    this.expect(this.isAt(group, line[line.length - 1], to[0], true), `${name} ends elsewhere`);
+    this.expect(this.isAt(group, line[0], from, false), `${name} begins elsewhere`);
+    this.expect(this.isAt(group, line[line.length - 1], to, true), `${name} ends elsewhere`);
     this.goesOn(group, line[line.length - 1], to, "start", name);
     this.goesOn(group, line[0], from, "end", name);
     for (const [a, b] of segmentsOf(line)) {
@@ -174,14 +174,20 @@ class Checker {
     }
   }
 
-  /** The border of the card, or the inner side of the frame's. */
-  private isAt({ node, items }: LayoutGroup, [x, y]: Point, item: number, isEnd: boolean): boolean {
+  /** The side of the card, or the inner side of the frame's; from top to bottom its top or bottom. */
+  private isAt({ node, items }: LayoutGroup, point: Point, [item, net]: [number, number], isEnd: boolean): boolean {
     const box = this.result.boxes[item < 0 ? node : items[item]];
-    const side = isEnd !== item < 0 ? box[0] : box[0] + box[2];
-    return Math.abs(x - side) <= EXACT && y >= box[1] - EXACT && y <= box[1] + box[3] + EXACT;
+    const isBelow = isEnd === item < 0 && this.isTurnedAround(item < 0 ? node : items[item]);
+    if (item >= 0 && net < 0 && this.isTurnedAround(items[item])) return isOn(box, point, 1, !isEnd);
+    return isOn(box, point, 0, isEnd === item < 0) || (isBelow && isOn(box, point, 1, true));
   }
 
-  /** A line that comes to an open frame goes on inside at the same height. */
+  private isTurnedAround(place: number): boolean {
+    const at = this.request.groups.findIndex(({ items }) => items.includes(place));
+    return at >= 0 && this.result.groups[at].isTurned;
+  }
+
+  /** A line that comes to an open frame goes on inside at the same height, or below it at the same place. */
   private goesOn(
     { items }: LayoutGroup,
     point: Point,
@@ -195,7 +201,8 @@ class Checker {
     const lines = this.result.groups[inner].lines[net];
     const exit = ends.findIndex(([to]) => to < 0);
     const other = side === "start" ? lines[0]?.[0] : lines[exit]?.[lines[exit].length - 1];
-    this.expect(other !== undefined && Math.abs(other[1] - point[1]) <= EXACT, `${name} breaks off at ${items[item]}`);
+    const isSame = other !== undefined && [0, 1].every(axis => Math.abs(other[axis] - point[axis]) <= EXACT);
+    this.expect(isSame, `${name} breaks off at ${items[item]}`);
   }
 
   private apart(group: LayoutGroup, one: Drawn, other: Drawn): void {
@@ -230,6 +237,14 @@ class Checker {
       this.expect(!written.slice(k + 1).some(box => overlap(label, box)), "a label is on a label");
     });
   }
+}
+
+/** On the left or right side of a box, or its top or bottom. */
+function isOn(box: Box, point: Point, axis: 0 | 1, isFar: boolean): boolean {
+  const along = 1 - axis;
+  const side = box[axis] + (isFar ? box[axis + 2] : 0);
+  const isWithin = point[along] >= box[along] - EXACT && point[along] <= box[along] + box[along + 2] + EXACT;
+  return Math.abs(point[axis] - side) <= EXACT && isWithin;
 }
 
 const segmentsOf = (line: Line): [Point, Point][] => line.slice(1).map((point, at) => [line[at], point]);

@@ -141,8 +141,8 @@ class Ordering {
   /** As near as can be to the middle of a part, and away from all other lines. */
   private freeHeight({ left, right }: Part): number {
     const taken = [...this.bundles.flatMap(bundle => [...bundle.left, ...bundle.right]), ...this.given];
-    const middle = (left[0] + right[0]) / 2;
-    const start = Number.isFinite(middle) ? middle : Math.min(left[0], right[0]);
+    const known = [left[0], right[0]].filter(Number.isFinite);
+    const start = known.reduce((sum, y) => sum + y, 0) / known.length;
     for (let step = 0; ; step++) {
       const y = start + (step % 2 ? 1 : -1) * Math.ceil(step / 2) * NEAR;
       if (taken.every(other => !(Math.abs(other - y) < NEAR))) {

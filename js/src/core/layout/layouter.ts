@@ -27,46 +27,82 @@ import {
   orderLayers,
   ranksOf
 } from "./layers";
-import { breakRows, type Column, spreadTall } from "./wrapping";
-import { Geometry } from "./geometry";
+import { breakRows, type Column, columnsOf, driftOf, HARMLESS, misfitOf, skipsBroken, spreadTall } from "./wrapping";
+import { Geometry, TURNED_CHANNEL } from "./geometry";
+import { Turned } from "./turned";
 import { uLayout } from "./u_layout";
 
 // One group as a layered drawing: data flows from left to right, and on in the next row; lines are orthogonal.
 
-const CHANNEL = 40; // what a way between columns takes, roughly
-const LINE = 14; // and a line that passes a column
-const GAP = 22;
+const STACKED = 1.5; // times the widest rank: items farther aside of each other no longer stand one below the other
+const MOST_STACKED = 150; // items: more are too tall for any canvas
 
 function layeredLayout(drawing: Drawing): RowedLayout {
-  const { items, nets } = drawing;
+  const { items } = drawing;
   const arcs = arcsOf(drawing);
   const isBack = backward(items.length, arcs);
   const forward = arcs.filter(({ from, to }) => !isBack(from, to));
   const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
   const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
-  if (asU) return { ...asU, rows: [] };
+  if (asU) return { ...asU, rows: [], isTurned: false, brokenSkips: 0 };
   const joints = jointsOf(drawing, isBack);
   const ranks = spreadTall(drawing, narrow, joints);
-  const columns = columnsOf(drawing, ranks, isBack, joints);
+  const turned = items.length <= MOST_STACKED ? new Turned(drawing) : null;
+  const stack = turned && stackOf(turned.drawing, narrow, isBack, joints);
+  const isLow = stack !== null && leastHeight(drawing, narrow) <= drawing.room.holds[1];
+  const columns = columnsOf(drawing, ranks, isBack, joints, isLow);
   const before = (drawing.rows ?? []).map(item => ranks[item]);
-  const firsts = breakRows(columns, drawing.room, before);
-  const spread = spreadRanks(
-    columns.length,
-    firsts,
-    nets.some(({ start }) => start.item === BORDER)
-  );
-  const isLeaving = nets.some(({ ends }) => ends.some(({ item }) => item === BORDER));
-  const count = spread.ranks[columns.length - 1] + (isLeaving ? 2 : 1);
-  const layers = new Layers(
-    drawing,
-    ranks.map(rank => spread.ranks[rank]),
-    count,
-    isBack,
-    joints
-  );
-  orderLayers(layers);
+  const { rows: firsts, misfit } = breakRows(columns, drawing.room, before);
+  const inertia = drawing.rows === undefined ? 0 : before.length > 0 ? HARMLESS : -HARMLESS;
+  if (turned && stack && misfitOf(stack, [0], turned.drawing.room) + inertia < misfit) {
+    const laid = turned.back(drawn(turned.drawing, narrow, [0], isBack, joints));
+    return { ...laid, rows: [], isTurned: true, brokenSkips: 0 };
+  }
   const rows = firsts.map(first => ranks.indexOf(first)).filter(item => item >= 0);
-  return { ...new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout(), rows };
+  const brokenSkips = skipsBroken(columns, firsts);
+  return { ...drawn(drawing, ranks, firsts, isBack, joints), rows, isTurned: false, brokenSkips };
+}
+
+/** The ranks of a drawing from top to bottom; null where they would not stand one below the other. */
+function stackOf(
+  drawing: Drawing,
+  ranks: readonly number[],
+  isBack: (from: number, to: number) => boolean,
+  joints: Joints
+): Column[] | null {
+  const columns = columnsOf(drawing, ranks, isBack, joints);
+  const drift = driftOf(drawing, ranks, isBack);
+  const widest = Math.max(...columns.map(({ height }) => height));
+  if (columns.length < 2 || drift > STACKED * widest) return null;
+  columns[0].height = Math.max(columns[0].height, drift);
+  return columns;
+}
+
+/** Of all ranks one below the other, with nothing written on lines. */
+function leastHeight({ items }: Drawing, ranks: readonly number[]): number {
+  const highest: number[] = [];
+  items.forEach(([, height], item) => (highest[ranks[item]] = Math.max(highest[ranks[item]] ?? 0, height)));
+  return highest.reduce((sum, height) => sum + height + TURNED_CHANNEL, -TURNED_CHANNEL);
+}
+
+/** `firsts`: the first rank of each row. */
+function drawn(
+  drawing: Drawing,
+  ranks: readonly number[],
+  firsts: readonly number[],
+  isBack: (from: number, to: number) => boolean,
+  joints: Joints
+): GroupLayout {
+  const { nets } = drawing;
+  const ranked = Math.max(0, ...ranks) + 1;
+  const isEntered = nets.some(({ start }) => start.item === BORDER);
+  const isLeft = nets.some(({ ends }) => ends.some(({ item }) => item === BORDER));
+  const spread = spreadRanks(ranked, firsts, isEntered);
+  const count = spread.ranks[ranked - 1] + (isLeft ? 2 : 1);
+  const places = ranks.map(rank => spread.ranks[rank]);
+  const layers = new Layers(drawing, places, count, isBack, joints);
+  orderLayers(layers);
+  return new Geometry(drawing, layers, spread.firsts, backEdges(drawing, isBack)).layout();
 }
 
 /** What nothing leads to or from stands behind what comes before it. */
@@ -81,47 +117,6 @@ function backEdges({ nets }: Drawing, isBack: (from: number, to: number) => bool
       start.item !== BORDER && item !== BORDER && isBack(start.item, item) ? [{ net, end }] : []
     )
   );
-}
-
-/** What each rank will take, roughly: known before there is an order. */
-function columnsOf(
-  drawing: Drawing,
-  ranks: readonly number[],
-  isBack: (a: number, b: number) => boolean,
-  joints: Joints
-): Column[] {
-  const count = Math.max(0, ...ranks) + 1;
-  const columns = Array.from({ length: count }, () => ({ width: 0, height: 0, crossing: 0 }));
-  drawing.items.forEach(([width, height], item) => {
-    const column = columns[ranks[item]];
-    column.width = Math.max(column.width, width);
-    column.height += height + GAP;
-  });
-  const labels = new Array<number>(count).fill(0);
-  const starting = new Int32Array(count + 1); // lines that begin to pass a rank, less those that end
-  for (const { start, ends, label } of drawing.nets) {
-    const from = start.item === BORDER ? 0 : ranks[start.item];
-    const forward = ends.filter(
-      ({ item }) => item === BORDER || (!joints.has(item) && (start.item === BORDER || !isBack(start.item, item)))
-    );
-    const last = Math.max(from, ...forward.map(({ item }) => (item === BORDER ? count - 1 : ranks[item])));
-    starting[from]++;
-    starting[last]--;
-    if (start.item !== BORDER) labels[from] = Math.max(labels[from], label);
-  }
-  joints.forEach((nets, item) => {
-    const sources = nets.map(net => drawing.nets[net].start.item);
-    starting[sources.reduce((first, source) => Math.min(first, source === BORDER ? 0 : ranks[source]), ranks[item])]++;
-    starting[ranks[item]]--;
-  });
-  let passing = 0;
-  columns.forEach((column, rank) => {
-    column.height += LINE * Math.max(0, passing - 1);
-    passing += starting[rank];
-    column.crossing = passing;
-    column.width += Math.max(CHANNEL, labels[rank] + 26) + 5 * Math.min(6, Math.max(0, passing - 1));
-  });
-  return columns;
 }
 
 /** Room for two layers between rows, in which lines leave the one and enter the other, and for one at the left border. */
@@ -140,7 +135,7 @@ function spreadRanks(count: number, firsts: readonly number[], isEntered: boolea
 }
 
 export const FRAME = { side: 16, top: 42, bottom: 16 };
-const NESTED = [3.2, 1.8, 1]; // width / height of frames: they read best when flat
+export const NESTED = [3.2, 1.8, 1, 0.6]; // width / height of frames: they read best when flat
 const WIDEST = 2; // canvases that a frame may take
 const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
@@ -150,37 +145,41 @@ export class Layouter {
   private readonly cache = new Map<string, RowedLayout>();
   misses = 0;
 
-  /** With the rows of the drawing before, unless everything could be read at once with others alone. */
+  /** With the rows of the drawing before, unless all could be read at once with others alone, or has them by itself. */
   run(request: LayoutRequest): LayoutResult {
     const kept = this.best(request);
     const isKnown = request.groups.some(({ rows }) => rows !== undefined);
-    if (!isKnown || fits(kept.bounds, request.room, LEGIBLE_ZOOM) || isFarTooLarge(kept.bounds, request.room))
-      return kept;
+    if (!isKnown || isFarTooLarge(kept.bounds, request.room)) return kept;
     const fresh = this.best({ ...request, groups: request.groups.map(group => ({ ...group, rows: undefined })) });
-    return fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
+    const canvas = request.groups.length - 1;
+    const isAlike = String(fresh.groups[canvas].rows) === String(request.groups[canvas].rows);
+    const isBetter = isAlike || !fits(kept.bounds, request.room, LEGIBLE_ZOOM);
+    return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
-  /** Flat frames and labels on lines, or what gives up as little of that as lets everything fit the canvas. */
+  /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */
   private best(request: LayoutRequest): LayoutResult {
     const shapes = request.groups.length > 1 ? NESTED : NESTED.slice(0, 1);
     const most = request.sizes.length > MANY ? 1 : 2;
-    let [first, small]: (LayoutResult | undefined)[] = [];
+    let [first, small, fitting]: (Tried | undefined)[] = [];
     for (const isLabelled of [true, false].slice(0, most)) {
       for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
-        const result = this.runWith(request, aspect, isLabelled);
-        if (fits(result.bounds, request.room, LEGIBLE_ZOOM)) return result;
-        first ??= result;
-        if (fits(result.bounds, request.room, MIN_WHOLE_ZOOM)) small ??= result;
-        if (isFarTooLarge(first.bounds, request.room)) return first;
+        const tried = this.runWith(request, aspect, isLabelled);
+        const { bounds } = tried.result;
+        first ??= tried;
+        if (fits(bounds, request.room, LEGIBLE_ZOOM)) fitting = clearer(fitting, tried);
+        if (fits(bounds, request.room, MIN_WHOLE_ZOOM)) small = clearer(small, tried);
+        if (isFarTooLarge(first.result.bounds, request.room)) return first.result;
       }
+      if (fitting) return fitting.result;
     }
-    return (small ?? first) as LayoutResult;
+    return (small ?? (first as Tried)).result;
   }
 
-  private runWith(request: LayoutRequest, aspect: number, isLabelled: boolean): LayoutResult {
+  private runWith(request: LayoutRequest, aspect: number, isLabelled: boolean): Tried {
     const sizes = request.sizes.map(size => [...size] as Size);
     const room = fixed(request.room);
-    const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width };
+    const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width, holds: room.holds };
     const inner = new Map<number, GroupLayout>(); // by place
     const layouts = request.groups.map(group => {
       const laid = this.group(group, sizes, inner, group.node < 0 ? room : nested, isLabelled);
@@ -194,7 +193,10 @@ export class Layouter {
       }
       return laid;
     });
-    return place(request.groups, layouts, sizes);
+    const brokenSkips = layouts.reduce((sum, laid) => sum + Math.floor(laid.brokenSkips), 0);
+    const result = place(request.groups, layouts, sizes);
+    const changed = request.groups.filter(({ rows }, at) => rows && String(rows) !== String(result.groups[at].rows));
+    return { result, changed: changed.length, brokenSkips };
   }
 
   private group(
@@ -208,7 +210,10 @@ export class Layouter {
       (side: "starts" | "exits") =>
       ([item, net]: Terminal): Pin => {
         const laid = item === BORDER || net < 0 ? undefined : inner.get(group.items[item]);
-        return { item, y: laid ? laid[side][net] + FRAME.top : NaN };
+        if (!laid) return { item, y: NaN };
+        const pin = { item, y: laid[side][net] + FRAME.top };
+        const below = side === "exits" ? laid.below[net] : undefined;
+        return below === undefined ? pin : { ...pin, below: below + besideContent(sizes[group.items[item]][0], laid) };
       };
     const drawing: Drawing = {
       items: group.items.map(item => sizes[item]),
@@ -236,15 +241,54 @@ export class Layouter {
   }
 }
 
+interface Tried {
+  result: LayoutResult;
+  changed: number; // groups with other rows than in the drawing before
+  brokenSkips: number;
+}
+
+/** With more rows that the reader knows, then with fewer lines broken, then with shorter ones. */
+function clearer(one: Tried | undefined, other: Tried): Tried {
+  if (!one) return other;
+  const more =
+    one.changed - other.changed || one.brokenSkips - other.brokenSkips || lengthOf(one.result) - lengthOf(other.result);
+  return more > 0 ? other : one;
+}
+
+/** Of all lines; those of one source count once where they run together. */
+function lengthOf({ groups }: LayoutResult): number {
+  let sum = 0;
+  for (const [first, ...others] of groups.flatMap(({ lines }) => lines)) {
+    sum += stretch(first, 1);
+    for (const line of others)
+      sum += stretch(
+        line,
+        line.findIndex((point, at) => !isSame(point, first[at]))
+      );
+  }
+  return sum;
+}
+
+const isSame = ([x, y]: Point, other?: Point): boolean => other?.[0] === x && other[1] === y;
+
+/** The length of a line to its end, from before a point of it. */
+function stretch(line: Line, from: number): number {
+  return line.reduce((sum, [x, y], at) => {
+    const [beforeX, beforeY] = line[Math.max(0, at - 1)];
+    return at < from ? sum : sum + Math.abs(x - beforeX) + Math.abs(y - beforeY);
+  }, 0);
+}
+
 /** Absolute positions, outermost group first. */
 function place(groups: readonly LayoutGroup[], layouts: readonly RowedLayout[], sizes: readonly Size[]): LayoutResult {
   const boxes: Box[] = sizes.map(([width, height]) => [0, 0, width, height]);
-  const placed: LayoutResult["groups"] = groups.map(() => ({ lines: [], labels: [], rows: [] }));
+  const inTurned = new Set(groups.flatMap(({ items }, g) => (layouts[g].isTurned ? items : [])));
+  const placed: LayoutResult["groups"] = groups.map(() => ({ lines: [], labels: [], rows: [], isTurned: false }));
   for (let g = groups.length - 1; g >= 0; g--) {
     const { node, items, nets } = groups[g];
     const laid = layouts[g];
     const frame: Box = node < 0 ? [0, 0, 0, 0] : boxes[node];
-    const left = frame[0] + (node < 0 ? 0 : Math.max(FRAME.side, (frame[2] - laid.width) / 2));
+    const left = frame[0] + (node < 0 ? 0 : besideContent(frame[2], laid));
     const top = frame[1] + (node < 0 ? 0 : FRAME.top);
     items.forEach((item, i) => {
       const [x, y] = laid.corners[i];
@@ -255,13 +299,18 @@ function place(groups: readonly LayoutGroup[], layouts: readonly RowedLayout[], 
       ends.map((line, end) => {
         const isFrom = nets[net].start[0] === BORDER;
         const isTo = nets[net].ends[end][0] === BORDER;
-        return toBorder(line.map(moved), isFrom ? frame[0] : NaN, isTo ? frame[0] + frame[2] : NaN);
+        const entered = toBorder(line.map(moved), isFrom ? frame[0] : NaN);
+        if (!isTo) return entered;
+        return laid.isTurned && inTurned.has(node)
+          ? toBottom(entered, frame[1] + frame[3])
+          : toBorder(entered.reverse(), frame[0] + frame[2]).reverse();
       })
     );
     placed[g] = {
       lines,
       labels: laid.labels.map(label => label && moved(label)),
-      rows: laid.rows.map(item => items[item])
+      rows: laid.rows.map(item => items[item]),
+      isTurned: laid.isTurned
     };
   }
   return { boxes, groups: placed, bounds: boundsOf([...boxes, ...placed.flatMap(around)]) };
@@ -271,7 +320,13 @@ function around({ lines }: PlacedGroup): Box[] {
   return lines.flat(2).map(([x, y]) => [x, y, 0, 0]);
 }
 
-const fixed = ([width, height]: Size): Room => ({ width, height, isFixed: true, most: Infinity });
+const fixed = ([width, height]: Size): Room => ({
+  width,
+  height,
+  isFixed: true,
+  most: Infinity,
+  holds: [width / LEGIBLE_ZOOM, height / LEGIBLE_ZOOM]
+});
 
 /** So large that no other shape of its frames could make it fit. */
 function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
@@ -282,10 +337,19 @@ function fits([, , width, height]: Box, room: Size, zoom: number): boolean {
   return width * zoom <= room[0] && height * zoom <= room[1];
 }
 
-/** Lines through the border begin or end on it. */
-function toBorder(line: Line, from: number, to: number): Line {
-  const [first, last] = [line[0], line[line.length - 1]];
-  const before: Point[] = first && !Number.isNaN(from) ? [[from, first[1]]] : [];
-  const behind: Point[] = last && !Number.isNaN(to) ? [[to, last[1]]] : [];
-  return [...before, ...line, ...behind];
+/** The content is in the middle of its frame. */
+function besideContent(width: number, laid: GroupLayout): number {
+  return Math.max(FRAME.side, (width - laid.width) / 2);
+}
+
+/** A line through the border begins on it. */
+function toBorder(line: Line, x: number): Line {
+  return line.length === 0 || Number.isNaN(x) ? line : [[x, line[0][1]], ...line];
+}
+
+/** A line that goes on down out of its frame needs no way to the side of it. */
+function toBottom(line: Line, y: number): Line {
+  const [[x, before], [, last]] = line.slice(-2);
+  const isAside = before === last;
+  return [...line.slice(0, isAside ? -2 : -1), [x, y]];
 }

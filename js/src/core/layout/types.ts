@@ -38,6 +38,7 @@ export interface GroupLayout {
   labels: (Point | null)[]; // of each net: the middle of what is written on it
   starts: number[]; // of each net: the height at which it comes through the border, or NaN
   exits: number[]; // of each net: the height at which it leaves through the border, or NaN
+  below: number[]; // and where it could do so at the bottom, from the left; of a drawing from left to right nothing
   width: number;
   height: number;
 }
@@ -45,12 +46,15 @@ export interface GroupLayout {
 /** With the item that begins each of its rows; of what has no rows nothing. */
 export interface RowedLayout extends GroupLayout {
   rows: number[];
+  isTurned: boolean; // from top to bottom
+  brokenSkips: number; // lines around cards that a row ends in
 }
 
 export interface PlacedGroup {
   lines: Line[][];
   labels: (Point | null)[];
   rows: number[]; // places in `sizes` of what begins its rows
+  isTurned: boolean; // from top to bottom
 }
 
 export interface LayoutResult {
@@ -65,6 +69,8 @@ export interface Drawing {
   nets: RoutedNet[];
   room: Room;
   rows?: number[]; // items that began rows before
+  isTurned?: boolean; // both axes are exchanged: from top to bottom
+  insets?: number[]; // of each item: how far from both ends of its sides lines end
 }
 
 /** What a drawing should fill. */
@@ -73,6 +79,7 @@ export interface Room {
   height: number;
   isFixed: boolean; // the canvas: to fit matters; else the shape alone
   most: number; // beyond this width it can no longer be read from top to bottom
+  holds: Size; // what a canvas can show so that it can be read
 }
 
 export interface RoutedNet {
@@ -84,4 +91,5 @@ export interface RoutedNet {
 export interface Pin {
   item: number; // or BORDER
   y: number; // from the top of the item; NaN: wherever there is room on its side
+  below?: number; // where a line from there may leave at the bottom instead, from the left
 }

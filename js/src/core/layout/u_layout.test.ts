@@ -18,7 +18,7 @@ function drawingOf(count: number, links: [number, number][]): Drawing {
   return {
     items,
     nets: nets.filter(({ ends }) => ends.length > 0),
-    room: { width: 1300, height: 750, isFixed: true, most: Infinity }
+    room: { width: 1300, height: 750, isFixed: true, most: Infinity, holds: [1857, 1071] }
   };
 }
 

@@ -109,6 +109,7 @@ class UGeometry {
       labels: labels.map(label => label && down(label)),
       starts: starts.map(y => y - top),
       exits: exits.map(y => y - top),
+      below: [],
       width: Math.max(...xs),
       height: bottom - top
     };

@@ -1,11 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { CANVAS, faultsOf, requestOf, seeded, type Sketch } from "../../testing/layouts";
-import { breakRows, type Column } from "./wrapping";
+import * as wrapping from "./wrapping";
+import type { Column } from "./wrapping";
 import { Layouter } from "./layouter";
-import type { LayoutRequest, LayoutResult, Size } from "./types";
+import type { LayoutRequest, LayoutResult, Room, Size } from "./types";
 
-const ROOM = { width: 1300, height: 750, isFixed: true, most: Infinity };
-const alike = (count: number, column: Column = { width: 180, height: 60, crossing: 1 }) =>
+const ROOM: Room = { width: 1300, height: 750, isFixed: true, most: Infinity, holds: [1857, 1071] };
+const breakRows = (...given: Parameters<typeof wrapping.breakRows>) => wrapping.breakRows(...given).rows;
+const alike = (count: number, column: Column = { width: 180, height: 60, crossing: 1, skips: 0 }) =>
   Array.from({ length: count }, () => ({ ...column }));
 const widthsOf = (columns: readonly Column[], rows: readonly number[]) =>
   rows.map((first, at) => columns.slice(first, rows[at + 1]).reduce((sum, { width }) => sum + width, 0));
@@ -73,7 +75,7 @@ describe("breakRows", () => {
     for (let seed = 0; seed < 60; seed++) {
       const next = seeded(seed);
       const columns = Array.from({ length: 1 + Math.floor(next() * 120) }, () => {
-        return { width: 1 + next() * 900, height: next() * 700, crossing: Math.floor(next() * 9) };
+        return { width: 1 + next() * 900, height: next() * 700, crossing: Math.floor(next() * 9), skips: 0 };
       });
       const before = columns.map((_, at) => at).filter(() => next() < 0.2);
       const rows = breakRows(columns, { ...ROOM, isFixed: next() < 0.5 }, seed % 2 ? before : []);
