@@ -50,7 +50,7 @@ export const readIn = (count: number): string => `read in ${count} places`;
 
 // Canvas
 
-export const CANVAS = "Model graph. The module tree beside it offers the same by keyboard.";
+export const CANVAS = "Model graph. The module tree offers the same by keyboard.";
 export const UNDRAWABLE = "This model cannot be drawn.";
 export const NO_PICTURE = "This browser cannot draw the picture.";
 
