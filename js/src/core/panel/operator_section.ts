@@ -4,7 +4,7 @@ import type { Dataflow } from "../shared/model/dataflow";
 import { el, nameSpan } from "../shared/ui/dom";
 import { exactNumber } from "../shared/base/format";
 import { groupTitle } from "../graph/flow/operator_names";
-import { byLine, drawnSteps } from "../graph/flow/operator_parts";
+import { byLine, visibleSteps } from "../graph/flow/operator_parts";
 import type { OperatorGroup } from "../graph/flow/operator_groups";
 import { Facts, section } from "./parts";
 import * as words from "../words/panel";
@@ -22,7 +22,7 @@ export function groupSection(flow: Dataflow, steps: readonly number[]): HTMLElem
   let room = MAX_ROWS;
   for (const group of byLine(flow, steps)) {
     if (room <= 0) break;
-    const shown = drawnSteps(group).slice(0, room);
+    const shown = visibleSteps(group).slice(0, room);
     room -= shown.length;
     list.append(lineHead(group), ...shown.map(step => rowOf(flow, step)));
   }

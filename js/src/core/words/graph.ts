@@ -50,7 +50,7 @@ export const readIn = (count: number): string => `read in ${count} places`;
 
 // Canvas
 
-export const CANVAS = "Model graph. The module tree beside it offers the same by keyboard.";
+export const CANVAS = "Model graph. The module tree offers the same by keyboard.";
 export const UNDRAWABLE = "This model cannot be drawn.";
 export const NO_PICTURE = "This browser cannot draw the picture.";
 
@@ -149,12 +149,12 @@ export const notUnfolded = (most: number): string =>
 
 // Limits
 
-export const manyNodes = (most: number): string => `More than ${most} nodes are shown. Fold or focus to stay fast.`;
+export const manyNodes = (most: number): string => `More than ${most} nodes are shown. Fold or focus for speed.`;
 export const IS_MANY_NODES = /^More than \d+ nodes are shown/;
 export const tooMany = (most: number): string =>
   `Not opened: more than ${most} nodes would be shown. Fold other groups or focus on this one.`;
 export const openedPartly = (most: number): string =>
-  `Opened up to ${most} nodes. Focus on a group to open more of it.`;
+  `Opened up to ${most} nodes. Focus on a group to open the rest.`;
 export const leftOut = (most: number): string => `Only the ${most} most used structures are drawn.`;
 export const IS_LEFT_OUT = /^Only the \d+ most used structures/;
 export const DRAWN_CLOSED = "Some open groups are drawn closed. Focus on a group to see its inside.";

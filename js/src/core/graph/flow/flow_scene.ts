@@ -30,7 +30,7 @@ import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
 import type { OperatorGroup } from "./operator_groups";
 import * as words from "../../words/graph";
-import { drawnSteps, groupKey, partsOf } from "./operator_parts";
+import { visibleSteps, groupKey, partsOf } from "./operator_parts";
 
 const CLOSED = 2; // operators of a group that its card names, so that there is nothing to open
 const MAX_LEAF_OPERATORS = 60; // operators of one leaf module that are drawn without being asked for
@@ -206,7 +206,7 @@ class FlowSceneBuilder {
     const items = parts.map(part =>
       part.steps.length > 1 ? this.addStretch(part, place) : this.addStep(part.steps[0], place)
     );
-    const first = drawnSteps(stretch);
+    const first = visibleSteps(stretch);
     stretch.steps.slice(first.length).forEach((step, at) => this.repeats.set(step, first[at % first.length]));
     this.groups.push({ node: place, items, nets: [] });
     return items;

@@ -6,7 +6,7 @@ import { GraphStore } from "../../shared/model/graph_store";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { buildFlowScene } from "./flow_scene";
 import { describeGroup } from "./operator_groups";
-import { drawnSteps, groupKey, partsOf } from "./operator_parts";
+import { visibleSteps, groupKey, partsOf } from "./operator_parts";
 
 /** One step after the other, as "name line". */
 function flowOf(program: readonly string[]) {
@@ -46,7 +46,7 @@ describe("the parts of a group of operators", () => {
 
   it("are the operators of one run where a line always does the same", () => {
     const line = partsIn(PROGRAM)[2];
-    expect(drawnSteps(line)).toEqual([2, 3]);
+    expect(visibleSteps(line)).toEqual([2, 3]);
     expect(partsOf(new Dataflow(flowOf(PROGRAM)), line).map(({ steps }) => steps)).toEqual([[2], [3]]);
     const comprehension = partsIn(["tanh 1", ...Array.from({ length: 6 }, () => ["exp 2", "log 2"]).flat()]);
     expect(comprehension.map(({ times, period }) => [times, period])).toEqual([[1, undefined], [6, 2]]); // prettier-ignore

@@ -22,12 +22,12 @@ export function partsOf(flow: Dataflow, group: OperatorGroup): readonly Operator
 export const groupKey = ({ steps }: Pick<OperatorGroup, "steps">): string => `${steps[0]}:${steps.length}`;
 
 /** The steps of a group that are drawn when it is open: of a line that always does the same, those of its first run. */
-export function drawnSteps({ steps, period }: OperatorGroup): readonly number[] {
+export function visibleSteps({ steps, period }: OperatorGroup): readonly number[] {
   return period === undefined ? steps : steps.slice(0, period);
 }
 
 function findParts(flow: Dataflow, group: OperatorGroup): OperatorGroup[] {
-  const steps = drawnSteps(group);
+  const steps = visibleSteps(group);
   const singles = () => steps.map(step => groupOf(flow, [step]));
   if (steps.length <= FEW || group.period !== undefined) return singles();
   if (group.line !== undefined) return steps.length <= ALL ? singles() : byKind(flow, group.line, steps);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Box, Point } from "../../shared/stage/viewport";
-import { placeLabels } from "./edge_labels";
+import { addLabels } from "./edge_labels";
 import type { Route, SceneNode } from "./scene";
 
 const WIDTH = 40;
@@ -12,7 +12,7 @@ function placed(lines: Point[][], boxes: Box[] = [], kind: SceneNode["kind"] = "
   });
   const nodes = boxes.map(() => ({ kind }) as SceneNode);
   const nets = lines.map(() => ({ start: [0, 0], ends: [], label: WIDTH }));
-  placeLabels(routes, nodes, boxes, [{ node: -1, items: [], nets }] as unknown as Parameters<typeof placeLabels>[3]);
+  addLabels(routes, nodes, boxes, [{ node: -1, items: [], nets }] as unknown as Parameters<typeof addLabels>[3]);
   return routes.map(({ label }) => label);
 }
 

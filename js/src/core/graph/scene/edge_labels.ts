@@ -12,7 +12,7 @@ const HEADER = 32; // of a frame, with its name
 const SHARES = [0.5, 0.25, 0.75]; // of a stretch: where its label may stand
 
 /** Gives each net one label, where there is room for it. */
-export function placeLabels(
+export function addLabels(
   routes: Route[],
   nodes: readonly SceneNode[],
   boxes: readonly Box[],

@@ -4,7 +4,7 @@ import * as words from "../../words/graph";
 import type { LayoutGroup, LayoutResult, Size } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
 import type { GraphPicture } from "../../export/graph_picture";
-import { placeLabels } from "./edge_labels";
+import { addLabels } from "./edge_labels";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
 import { rangeText, shortNumber, hyperLine } from "../../shared/base/format";
 import { type Fold, foldBadge, type Hierarchy, type Link } from "../../shared/model/hierarchy";
@@ -89,7 +89,7 @@ export function positionScene(scene: Scene, layout: LayoutResult): PlacedScene {
     if (label) written.add(key);
     return [{ edge, points, label: label ?? undefined }];
   });
-  placeLabels(routes, scene.nodes, layout.boxes, scene.groups);
+  addLabels(routes, scene.nodes, layout.boxes, scene.groups);
   return { scene, boxes: layout.boxes, routes, bounds: layout.bounds };
 }
 
