@@ -37,7 +37,7 @@ import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/t
 import { boundsOf, type Box, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
 import { idOfSteps } from "./flow/flow_scene";
-import { groupKey } from "./flow/operator_parts";
+import { groupKey } from "../shared/model/operator_parts";
 import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 
 interface GraphOptions {

@@ -4,7 +4,7 @@ import type { Measure } from "../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../shared/model/dataflow";
 import { buildDedupScene, buildScene } from "./scene/hierarchy_scene";
 import { buildFlowScene } from "./flow/flow_scene";
-import { type FlowLevel, unitsOf } from "./flow/flow_units";
+import { type FlowLevel, unitsOf } from "../shared/model/flow_units";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import type { GraphStore, ViewName } from "../shared/model/graph_store";
 import { AFTER, BEFORE, type Scene, idOf } from "./scene/scene";

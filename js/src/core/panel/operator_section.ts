@@ -3,9 +3,9 @@
 import type { Dataflow } from "../shared/model/dataflow";
 import { el, nameSpan } from "../shared/ui/dom";
 import { exactNumber } from "../shared/base/format";
-import { groupTitle } from "../graph/flow/operator_names";
-import { byLine, visibleSteps } from "../graph/flow/operator_parts";
-import type { OperatorGroup } from "../graph/flow/operator_groups";
+import { groupTitle } from "../shared/model/operator_names";
+import { byLine, visibleSteps } from "../shared/model/operator_parts";
+import type { OperatorGroup } from "../shared/model/operator_groups";
 import { Facts, section } from "./parts";
 import * as words from "../words/panel";
 

@@ -68,10 +68,7 @@ describe("side panel", () => {
   it("describes a module", () => {
     mount(ModulePanel, smallNet(), storeOf({ selected: "layer1.2.conv" }));
     expect(host.dataset.mkgPath).toBe("layer1.2.conv");
-    expect([one(".mkg-panel-class"), one(".mkg-panel-kind")].map(each => each.textContent)).toEqual([
-      "conv",
-      "Conv2d"
-    ]);
+    expect([one(".mkg-panel-class"), one(".mkg-panel-kind")].map(each => each.textContent)).toEqual(["conv", "Conv2d"]);
     expect(facts()).toMatchObject({ Parameters: "100", Occurrences: "4 in this model", Class: "pack.Conv2d" });
     expect(texts(".mkg-table td")).toEqual(["bias", "False", "stride", "2", "weight", "4×5×5"]);
     expect(host.textContent).not.toContain("FLOPs");

@@ -6,9 +6,9 @@ import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
 import { exactNumber } from "../../shared/base/format";
 import type { Size } from "../../layout/types";
 import { CARD, cardText, type CardText, foldParams } from "../scene/scene";
-import type { Unit } from "./flow_units";
-import type { OperatorGroup } from "./operator_groups";
-import { groupTitle } from "./operator_names";
+import type { Unit } from "../../shared/model/flow_units";
+import type { OperatorGroup } from "../../shared/model/operator_groups";
+import { groupTitle } from "../../shared/model/operator_names";
 import * as words from "../../words/graph";
 
 export const GLYPH = 26; // height of the small card of an operator

@@ -6,8 +6,8 @@ import { push } from "../../shared/base/multimap";
 import { visibleRows } from "../../shared/model/expansion";
 import { MAX_LINKS } from "../scene/scene";
 import type { GraphStore } from "../../shared/model/graph_store";
-import type { FlowLevel, Unit, Units } from "./flow_units";
-import { type OperatorGroup, operatorGroups } from "./operator_groups";
+import type { FlowLevel, Unit, Units } from "../../shared/model/flow_units";
+import { type OperatorGroup, operatorGroups } from "../../shared/model/operator_groups";
 
 export type Item =
   | { kind: "unit"; unit: number }

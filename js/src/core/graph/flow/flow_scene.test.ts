@@ -4,7 +4,7 @@ import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
 import { AFTER, INPUT, OUTPUT, positionScene, type Scene, type SceneNode } from "../scene/scene";
-import { type FlowLevel, MAX_CALLS } from "./flow_units";
+import { type FlowLevel, MAX_CALLS } from "../../shared/model/flow_units";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { Layouter } from "../../layout/layouter";
 import type { FlowPayload } from "../../shared/payload/payload";

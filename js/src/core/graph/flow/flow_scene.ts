@@ -20,7 +20,7 @@ import type { Dataflow } from "../../shared/model/dataflow";
 import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
 import { FlowItems, type Item } from "./flow_items";
-import { type FlowLevel, type Units, unitsOf } from "./flow_units";
+import { type FlowLevel, type Units, unitsOf } from "../../shared/model/flow_units";
 import { type Fold, foldBadge, type Hierarchy } from "../../shared/model/hierarchy";
 import { counted } from "../../shared/base/format";
 import type { Measure } from "../../shared/base/canvas";
@@ -28,9 +28,9 @@ import { nodeLimit, openNodes, WINDOW } from "../../shared/model/expansion";
 import { addToGroups } from "../scene/scene_edges";
 import type { GraphStore } from "../../shared/model/graph_store";
 import type { LayoutGroup } from "../../layout/types";
-import type { OperatorGroup } from "./operator_groups";
+import type { OperatorGroup } from "../../shared/model/operator_groups";
 import * as words from "../../words/graph";
-import { visibleSteps, groupKey, partsOf } from "./operator_parts";
+import { visibleSteps, groupKey, partsOf } from "../../shared/model/operator_parts";
 
 const CLOSED = 2; // operators of a group that its card names, so that there is nothing to open
 const MAX_LEAF_OPERATORS = 60; // operators of one leaf module that are drawn without being asked for

@@ -2,7 +2,12 @@
 
 import type { LayoutGroup } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
-import type { Route, SceneNode } from "./scene";
+
+interface Route {
+  readonly edge: { readonly source: number; readonly way?: readonly (readonly number[])[] };
+  readonly points: readonly Point[];
+  label?: Point; // the middle of its label
+}
 
 const MAX_ROUTES = 300; // more are not read
 const HEIGHT = 13;
@@ -14,7 +19,7 @@ const SHARES = [0.5, 0.25, 0.75]; // of a stretch: where its label may stand
 /** Gives each net one label, where there is room for it. */
 export function addLabels(
   routes: Route[],
-  nodes: readonly SceneNode[],
+  nodes: readonly { readonly kind: string }[],
   boxes: readonly Box[],
   groups: readonly LayoutGroup[]
 ): void {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { lineOf } from "../../../testing/payloads";
-import { Dataflow } from "../../shared/model/dataflow";
+import { Dataflow } from "./dataflow";
 import { findPatterns, groupTitle, PATTERNS } from "./operator_names";
 
 /** A program as lines "name inputs": the values are the two inputs, then what each line gives; "name:" gives one number. */

@@ -1,7 +1,7 @@
 // Stretches of operators: what a module's own code does between two calls of others, drawn as one small card.
 
-import type { Dataflow } from "../../shared/model/dataflow";
-import { push } from "../../shared/base/multimap";
+import type { Dataflow } from "./dataflow";
+import { push } from "../base/multimap";
 import { OUTSIDE, type Units } from "./flow_units";
 
 export interface OperatorGroup {

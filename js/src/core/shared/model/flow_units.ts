@@ -1,7 +1,7 @@
 // Units of a data-flow view, a card each: a call of a module, told apart from its other calls.
 
-import type { Dataflow } from "../../shared/model/dataflow";
-import type { Hierarchy } from "../../shared/model/hierarchy";
+import type { Dataflow } from "./dataflow";
+import type { Hierarchy } from "./hierarchy";
 
 export type FlowLevel = "hierarchy" | "dataflow" | "operators";
 

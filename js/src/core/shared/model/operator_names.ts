@@ -1,8 +1,8 @@
 // What a group of operators is called: by patterns that are known, then by the operators that tell most.
 
-import { type Dataflow, operatorWord } from "../../shared/model/dataflow";
+import { type Dataflow, operatorWord } from "./dataflow";
 import * as words from "../../words/graph";
-import { push } from "../../shared/base/multimap";
+import { push } from "../base/multimap";
 
 /** How much an operator tells of what is computed, the most telling first. */
 export enum Rank {

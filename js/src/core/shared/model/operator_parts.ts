@@ -1,7 +1,7 @@
 // What is inside a group of operators: the patterns in it, then one card for each line of code, with how often it ran.
 
-import type { Dataflow } from "../../shared/model/dataflow";
-import { push } from "../../shared/base/multimap";
+import type { Dataflow } from "./dataflow";
+import { push } from "../base/multimap";
 import { describeGroup, type OperatorGroup } from "./operator_groups";
 import { findPatterns, Rank } from "./operator_names";
 

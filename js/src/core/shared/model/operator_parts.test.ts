@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { container, leaf, lineOf, payloadOf } from "../../../testing/payloads";
-import { measurer } from "../../shared/base/canvas";
-import { Dataflow, dataflowOf } from "../../shared/model/dataflow";
-import { GraphStore } from "../../shared/model/graph_store";
-import { Hierarchy } from "../../shared/model/hierarchy";
-import { buildFlowScene } from "./flow_scene";
+import { measurer } from "../base/canvas";
+import { Dataflow, dataflowOf } from "./dataflow";
+import { GraphStore } from "./graph_store";
+import { Hierarchy } from "./hierarchy";
+import { buildFlowScene } from "../../graph/flow/flow_scene";
 import { describeGroup } from "./operator_groups";
 import { visibleSteps, groupKey, partsOf } from "./operator_parts";
 
