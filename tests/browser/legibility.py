@@ -14,6 +14,7 @@ the picture. What is `isOpen` is a frame, others are cards. Without a `look` all
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -389,7 +390,7 @@ def _comes_back(points: np.ndarray) -> bool:
         length = min(float(np.hypot(*one)), float(np.hypot(*other)))
         if float(one @ other) < 0 and length > BACK and float(np.hypot(*turn)) < BESIDE:
             return True
-    return any(float(one @ two) < -TOUCH for one, two in zip(steps, steps[1:], strict=False))
+    return any(float(one @ two) < -TOUCH for one, two in itertools.pairwise(steps))
 
 
 def _leads_to(after: Mapping[int, set[int]], start: int, wanted: set[int]) -> bool:
@@ -410,7 +411,7 @@ def _length_of_all(lines: Sequence[np.ndarray]) -> float:
     spans: dict[tuple[int, int], list[tuple[float, float]]] = {}
     rest = 0.0
     for points in lines:
-        for one, other in zip(points, points[1:], strict=False):
+        for one, other in itertools.pairwise(points):
             across = int(abs(other[1] - one[1]) < abs(other[0] - one[0]))  # the coordinate that stays
             if abs(other[across] - one[across]) > TOUCH:
                 rest += float(np.hypot(*(other - one)))

@@ -195,3 +195,30 @@ def test_a_selection_moves_nothing(page: SavedPage) -> None:
     for path in ("layer3.0.0", "layer1", "batchnormalization2", "layer3.0.0"):
         graph.click(path)
         assert page.page.evaluate(SHOWN) == before, path
+
+
+BAR = f"""() => {{
+  const {{ offsetHeight, scrollWidth, clientWidth }} = document.querySelector('{ROOT} .mkg-bar');
+  return [offsetHeight, scrollWidth > clientWidth];
+}}"""
+
+
+@pytest.mark.parametrize(
+    "page", [{"width": width, "height": 700} for width in (400, 700, 960)], indirect=True, ids=lambda size: size
+)
+def test_the_tools_are_one_row_whatever_is_typed(page: SavedPage) -> None:
+    height, is_cut = page.page.evaluate(BAR)
+    assert (height < 50, is_cut) == (True, False)
+    search = page.page.locator(f"{ROOT} input[type=search]")
+    for query, found in {"Conv2d": "match", "params > 1Q": "", "type:Nothing": ""}.items():
+        search.fill(query)
+        page.wait_for(f"found => document.querySelector('{ROOT} .mkg-search-count').textContent.includes(found)", found)
+        assert page.page.evaluate(BAR) == [height, False]
+    search.fill("")
+    opener = page.page.locator(f"{ROOT} .mkg-more-opener")
+    if opener.is_visible():
+        opener.click()
+        page.page.get_by_role("button", name="Collapse all").click()
+        page.page.keyboard.press("Escape")
+        assert opener.get_attribute("aria-expanded") == "false"
+    assert page.page.get_by_role("button", name="Collapse all").is_visible() == (not opener.is_visible())

@@ -417,9 +417,7 @@ def test_residual_blocks_are_named() -> None:
         nn.Sequential(Sum(), nn.Linear(4, 4), nn.Sequential(Sum(), nn.LayerNorm(4))), torch.zeros(2, 4)
     )
     said = {graph._paths.path(int(node)): text for node, text in graph.payload["blocks"].items()}
-    assert said == dict.fromkeys(
-        ["0", "2.0"], "Residual block: can be removed as a whole"
-    )
+    assert said == dict.fromkeys(["0", "2.0"], "Residual block: can be removed as a whole")
 
 
 def test_there_are_no_blocks_without_a_trace() -> None:

@@ -72,6 +72,7 @@ export const VIEW_HELP = {
 
 // Toolbar
 
+export const MORE = "More tools";
 export const TOOLBAR = "View, color and search";
 export const COLOR = "Color";
 export const NO_COLOR = "none";
@@ -153,8 +154,7 @@ export const manyNodes = (most: number): string => `More than ${most} nodes are 
 export const IS_MANY_NODES = /^More than \d+ nodes are shown/;
 export const tooMany = (most: number): string =>
   `Not opened: more than ${most} nodes would be shown. Fold other groups or focus on this one.`;
-export const openedPartly = (most: number): string =>
-  `Opened up to ${most} nodes. Focus on a group to open the rest.`;
+export const openedPartly = (most: number): string => `Opened up to ${most} nodes. Focus on a group to open the rest.`;
 export const leftOut = (most: number): string => `Only the ${most} most used structures are drawn.`;
 export const IS_LEFT_OUT = /^Only the \d+ most used structures/;
 export const DRAWN_CLOSED = "Some open groups are drawn closed. Focus on a group to see its inside.";

@@ -3,6 +3,7 @@
 import "../../../../style/toolbar.css";
 import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import {
+  box,
   button,
   el,
   listen,
@@ -97,7 +98,35 @@ export class Toolbar extends Part {
     const help = helpButton();
     this.disposers.add(listen(help, "click", ask("mkg-help")));
     group.append(...this.flopsButton(), help);
-    return group;
+    return box("mkg-more", this.opener(group), group);
+  }
+
+  /** In a narrow window the buttons are behind this one. */
+  private opener(group: HTMLElement): HTMLElement {
+    const opener = button("mkg-button mkg-more-opener", "⋯", words.MORE);
+    setRole(group, "group", words.MORE);
+    opener.setAttribute("aria-label", words.MORE);
+    const show = (isOpen: boolean) => {
+      opener.setAttribute("aria-expanded", String(isOpen));
+      group.classList.toggle("mkg-is-open", isOpen);
+    };
+    const isOpen = () => opener.getAttribute("aria-expanded") === "true";
+    const outside = ({ target }: Event) => {
+      if (isOpen() && target instanceof Node && !group.parentElement?.contains(target)) show(false);
+    };
+    show(false);
+    document.addEventListener("pointerdown", outside, true);
+    this.disposers.add(
+      () => document.removeEventListener("pointerdown", outside, true),
+      listen(opener, "click", () => show(!isOpen())),
+      listen(this.host, "keydown", event => {
+        if (event.key !== "Escape" || !isOpen()) return;
+        event.stopPropagation();
+        show(false);
+        opener.focus();
+      })
+    );
+    return opener;
   }
 
   /** Shows FLOPs on the cards, where they are known. */
