@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from browser.page import NotebookPage
+from modulekg_widgets.widgets.shared.progress import BLANK
 
 SLOW = """
 import time, torch, modulekg_widgets as mk
@@ -44,7 +45,8 @@ def test_a_trace_shows_its_progress_and_is_cancelled(notebook: NotebookPage) -> 
     assert output.get_by_text("operators traced").count() == 0
     assert output.get_by_role("button", name="Cancel", exact=True).count() == 0
     assert "was cancelled" in notebook.value("graph.error")
-    (shown,) = notebook.outputs(1)  # in the place of the line
+    line, shown = notebook.outputs(1)
+    assert line["data"] == BLANK  # an empty output, which takes no room
     assert "image/svg+xml" in shown["data"]
     # traced without haste, it has its data flow
     notebook.execute("Slow.seconds = 0; graph.refresh(model, x)")

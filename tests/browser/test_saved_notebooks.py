@@ -25,6 +25,7 @@ x = torch.zeros(1, 2)
 model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
 kg = mk.KnowledgeGraph()
 kg.add_model(model, name="net")
+mk.trace(model, x)  # which imports what it needs: on a slow machine a later one would show its progress
 monitor = mk.Monitor(model, {{nn.Linear: ["WeightNorm"]}})
 with monitor:
     for step in range(3):

@@ -104,6 +104,18 @@ def test_what_cannot_be_without_a_pass_is_an_error(
     assert all(line.closed for line in lines)
 
 
+def test_a_cancelled_refresh_keeps_what_is_shown(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = net(), torch.zeros(1, 4)
+    graph = mk.ModelGraph(model, x, view="dataflow")
+    payload = graph.payload
+    cancel_at(monkeypatch, 1)
+    with pytest.raises(CancelledError, match="was cancelled"):
+        graph.refresh(model, x)
+    assert graph.payload is payload
+    assert (graph.view, graph.error) == ("dataflow", None)
+    graph.close()
+
+
 def test_code_of_the_model_does_not_catch_it(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
     class Careful(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -147,7 +147,10 @@ class ModelGraph(ModelWidget):
         **unknown: object,
     ) -> None:
         check_keywords("ModelGraph", unknown, KEYWORDS)
-        payload = self._read(model, args, kwargs, compare)
+        try:
+            payload = self._read(model, args, kwargs, compare)
+        except CancelledError as error:
+            payload = self._read(model, None, None, compare) | {"error": text(str(error))}
         opened = [self._paths.path(node) for node in static_expansion(payload)] if expanded is None else list(expanded)
         super().__init__(
             payload=payload,
@@ -178,12 +181,8 @@ class ModelGraph(ModelWidget):
         if args is not None or kwargs is not None:
             from modulekg_widgets.engine.views.dataflow_payload import add_trace
 
-            before = dict(payload)
-            try:
-                with display_progress(f"Trace of {printable(payload['title'])}"):
-                    add_trace(payload, modules, model, () if args is None else args, kwargs)
-            except CancelledError as error:
-                payload = before | {"error": text(str(error))}
+            with display_progress(f"Trace of {printable(payload['title'])}"):
+                add_trace(payload, modules, model, () if args is None else args, kwargs)
         self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
         self._escaped = {text(path): path for path in map(self._paths.path, self._paths_with_surrogates())}
@@ -213,6 +212,8 @@ class ModelGraph(ModelWidget):
         ------
         NotAModuleError
             For a model that is none.
+        CancelledError
+            If the user cancels the trace in the page; the graph stays as it was.
         """
         self._refresh(model, args, kwargs)
 

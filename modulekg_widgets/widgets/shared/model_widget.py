@@ -72,8 +72,9 @@ class ModelWidget(ModuleKGWidget):
         if kind == "refresh":
             when_idle(self._refresh_shown)
         elif kind == "cancel_refresh":
-            if self._refreshing is not None:
-                self._refreshing.cancel()
+            refreshing = self._refreshing  # another thread may end it meanwhile
+            if refreshing is not None:
+                refreshing.cancel()
         else:
             super()._handle_custom_msg(content, buffers)
 

@@ -131,7 +131,6 @@ class OutputPictures:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.outputs: dict[str, tuple[weakref.ref[Widget], OutputState]] = {}
-        self._empty: tuple[str, object] | None = None  # an output that is of no use any more, and the run that made it
         shell.display_pub.register_hook(self._displayed)
         with suppress(AttributeError):  # of an older ipykernel: results keep their first picture
             shell.displayhook.register_hook(self._result)
@@ -142,12 +141,7 @@ class OutputPictures:
         content = message["content"]
         widget = _widget_in(content.get("data"))
         if widget is not None and message["header"]["msg_type"] == "display_data":
-            transient = content.setdefault("transient", {})
-            if self._empty is not None and "display_id" not in transient and self._empty[1] == _run_of(message):
-                transient["display_id"] = self._empty[0]
-                message["header"]["msg_type"] = message["msg_type"] = "update_display_data"
-            self._empty = None
-            id = transient.setdefault("display_id", f"modulekg-{uuid4().hex}")
+            id = content.setdefault("transient", {}).setdefault("display_id", f"modulekg-{uuid4().hex}")
             self.outputs[id] = weakref.ref(widget), {"svg": content["data"][SVG], "state": _state_of(widget)}
             while len(self.outputs) > MAX_OUTPUTS:
                 del self.outputs[next(iter(self.outputs))]
@@ -160,10 +154,6 @@ class OutputPictures:
             return message
         self.shell.display_pub.publish(content["data"], content.get("metadata"))
         return None
-
-    def offer(self, id: str) -> None:
-        """Let the next widget that this run displays take the place of the empty output with this display id."""
-        self._empty = id, self.shell.get_parent()["header"]["msg_id"]
 
     def refresh(self) -> bool:
         """Replace outdated pictures; True if there were any."""
@@ -192,10 +182,6 @@ class OutputPictures:
         bundle = {**(DOMWidget._repr_mimebundle_(widget) or {}), **pictures}
         self.shell.display_pub.publish(bundle, {}, transient={"display_id": id}, update=True)
         return True
-
-
-def _run_of(message: OutputState) -> object:
-    return message["parent_header"].get("msg_id")
 
 
 def _widget_in(data: object) -> Widget | None:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from modulekg_widgets.engine.errors import CancelledError
 from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, has_listener, observe_progress
 from modulekg_widgets.widgets.shared.base import handle_in_subshells, is_main_thread, main_loop
-from modulekg_widgets.widgets.shared.output_pictures import output_pictures
 
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
 EVERY = 0.2  # seconds between two updates
@@ -124,7 +123,5 @@ class _ProgressLine:
     def close(self) -> None:
         if self._handle is not None:
             self._handle.update(BLANK, raw=True)
-            if (pictures := output_pictures()) is not None:
-                pictures.offer(self._handle.display_id)
             if not self._is_plain:
                 self._widgets()[2].on_click(self._on_click, remove=True)
