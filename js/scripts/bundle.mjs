@@ -12,16 +12,21 @@ const withoutItself = {
   }
 };
 
+const ADD_STYLE = `export function add(textContent) {
+  document.head.append(Object.assign(document.createElement("style"), { textContent }));
+}`;
+
 // An imported style sheet takes effect with the first use of its module, as it does in JupyterLab.
 const styles = {
   name: "styles",
   setup(builder) {
     builder.onLoad({ filter: /\.css$/ }, async ({ path }) => {
       const { code } = await builder.esbuild.transform(await readFile(path, "utf8"), { loader: "css", minify: true });
-      const text = JSON.stringify(code);
-      const contents = `document.head.append(Object.assign(document.createElement("style"), { textContent: ${text} }));`;
+      const contents = `import { add } from "styles:add"; add(${JSON.stringify(code.trim())});`;
       return { contents, loader: "js" };
     });
+    builder.onResolve({ filter: /^styles:add$/ }, ({ path }) => ({ path, namespace: "styles" }));
+    builder.onLoad({ filter: /.*/, namespace: "styles" }, () => ({ contents: ADD_STYLE }));
   }
 };
 

@@ -104,10 +104,10 @@ export class ModulePanel extends Part {
     const { h } = this;
     const head = el("header", "mkg-panel-head");
     const name = node === 0 ? h.className(node) : h.name(node) || '""';
-    head.append(nameSpan("mkg-panel-class", name));
+    head.append(breakable("mkg-panel-class", name));
     if (node !== 0 && h.word(node)) head.append(nameSpan("mkg-panel-kind", h.word(node)));
     const line = el("div", "mkg-panel-path");
-    line.append(nameSpan("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
+    line.append(breakable("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
     line.append(copyButton(words.COPY_PATH, h.path(node)));
     head.append(line);
     if (this.hasInside(node) && node !== this.store.get("focus") && node !== 0) {

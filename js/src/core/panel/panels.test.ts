@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   deepNet,
   foreignParts,
+  hierarchyOf,
   hostileNet,
   hostileTexts,
   press,
@@ -286,6 +287,16 @@ describe("toolbar", () => {
     expect(store.get("expanded")).toContain("layer1");
     one(".mkg-collapse-all").click();
     expect(store.get("expanded")).toEqual([]);
+  });
+});
+
+describe("names in the details", () => {
+  it("break after a dot or an underscore, and within no word", () => {
+    const h = hierarchyOf({ inside: [{ name: "encoder_with_a_name", inside: [{ name: "self_attn" }] }] });
+    mount(ModulePanel, h, storeOf({ selected: "encoder_with_a_name.self_attn" }));
+    const pieces = (selector: string) => one(selector).innerHTML.split("<wbr>");
+    expect(pieces(".mkg-panel-class")).toEqual(["self_", "attn"]);
+    expect(pieces(".mkg-path")).toEqual(["encoder_", "with_", "a_", "name.", "self_", "attn"]);
   });
 });
 

@@ -22,7 +22,7 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const head = el("div", "mkg-axis-head");
   const clear = iconButton("mkg-icon-button mkg-close", "close", words.CLEAR_GROUP);
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
-  head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
+  head.append(breakable("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
   const known = [
     words.sizeOf(exactNumber(axes.length(axis))),
@@ -133,7 +133,7 @@ function list(axes: Axes, shown: readonly number[], active: string | null): HTML
   for (const axis of shown.slice(0, MAX_ROWS)) {
     const line = el("li");
     const choose = axisButton("mkg-axis-line", axes, axis, active);
-    choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
+    choose.append(breakable("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
     line.append(choose, el("span", "mkg-dim", words.tensors(axes.members(axis).length)));
     const frozen = axes.frozen(axis);
     if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));

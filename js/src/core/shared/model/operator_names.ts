@@ -2,7 +2,7 @@
 
 import type { Dataflow } from "./dataflow";
 import { push } from "../base/multimap";
-import { type Pattern, PATTERNS, plainName, Rank, Way } from "./operator_patterns";
+import { type Pattern, PATTERNS, plainName, Rank } from "./operator_patterns";
 
 const listed = (text: string): ReadonlySet<string> => new Set(text.split("|"));
 
@@ -109,7 +109,7 @@ class PatternSearch {
     for (let state = waiting.pop(); state; state = waiting.pop()) {
       const { way, places } = state;
       const at = places.length;
-      if (at === path.length && holds(new Way(this.flow, way, places))) return way;
+      if (at === path.length && holds({ flow: this.flow, steps: way, places })) return way;
       if (at === path.length || way.length >= MAX_WAY) continue;
       for (const reader of this.readers.get(way[way.length - 1]) ?? []) {
         const isNext = this.isOn(path[at], reader);
