@@ -42,7 +42,7 @@ class AtomicFile:
         """Returns the new empty file; with `buffering` 0, each write goes to the operating system at once."""
         old = _lstat(self._path, self._folder)
         if old is not None and not stat.S_ISREG(old.st_mode):
-            raise OSError("it is there, and no ordinary file")
+            raise OSError("it exists and is not a regular file")
         mode = 0o666 if old is None else old.st_mode & 0o777
         # the system applies the umask here: to ask for it would change it for all threads
         handle = os.open(self._scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode, dir_fd=self._folder)
@@ -65,7 +65,7 @@ class AtomicFile:
             raise
         except OSError:  # a file system without hard links
             if _lstat(self._path, self._folder) is not None:
-                raise FileExistsError("it is there") from None
+                raise FileExistsError("it exists") from None
             self.commit()
 
     def discard(self) -> None:

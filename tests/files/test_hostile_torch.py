@@ -114,7 +114,7 @@ def test_what_would_run_is_named_and_does_not_run(tmp_path: Path, how: str, cont
 def test_the_dangerous_is_named_first(tmp_path: Path) -> None:
     classes = b"".join(f"caaa{number}\nClass\n0".encode() for number in range(30))
     found = contents(archive(tmp_path / "x.pt", b"\x80\x02" + classes + b"cos\nsystem\n."))
-    assert "safe: os.system, aaa0.Class" in found.warnings[0]
+    assert "code: os.system, aaa0.Class" in found.warnings[0]
     assert len(found.warnings[0]) < 1_000
     assert len(found.classes) == 31
 

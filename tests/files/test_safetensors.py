@@ -244,7 +244,7 @@ def test_what_is_no_model_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError):
         mk.open_file(3.5)  # type: ignore[arg-type]
     os.mkfifo(tmp_path / "pipe.safetensors")
-    with pytest.raises(ModelFileError, match="no ordinary file"):
+    with pytest.raises(ModelFileError, match="not a regular file"):
         mk.open_file(tmp_path / "pipe.safetensors")
 
 

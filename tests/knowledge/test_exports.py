@@ -364,7 +364,7 @@ def unwritable(path: object, reason: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("nul\0.dot", "null"), ("nul" * 20 + "\0.dot", "null"), ("x" * 300 + ".dot", "too long"), ("\ud800.dot", "encode"),
-     ("folder.dot", "no ordinary file"), ("full.dot", "no ordinary file")],
+     ("folder.dot", "not a regular file"), ("full.dot", "not a regular file")],
 )  # fmt: skip
 def test_a_file_that_cannot_be_is_told(name: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "folder.dot").mkdir()

@@ -146,9 +146,9 @@ BOMB = "tags:\n  - &b0 [x, x]\n" + "".join(f"  - &b{i} [*b{i - 1}, *b{i - 1}]\n"
     [
         ({"meta.yaml": "- 1"}, "not a file of settings"), ({"meta.yaml": "name: ["}, "not YAML"),
         ({"meta.yaml": b"\xff"}, "read"), ({"meta.yaml": "name: " + "[" * 30_000}, "not YAML"),
-        ({"meta.yaml": "name: !!python/object/apply:os.getcwd []"}, "no file"), ({"meta.yaml": ""}, "no file"),
+        ({"meta.yaml": "name: !!python/object/apply:os.getcwd []"}, "not a file"), ({"meta.yaml": ""}, "not a file"),
         ({"meta.yaml": "name: &a [*a]"}, "not YAML"), ({"meta.yaml": "name: *a"}, "not YAML"),
-        ({"meta.yaml": "start_time: soon"}, "no time"), ({"meta.yaml": "start_time: " + "9" * 400}, "no time"),
+        ({"meta.yaml": "start_time: soon"}, "not a time"), ({"meta.yaml": "start_time: " + "9" * 400}, "not a time"),
         ({"meta.yaml": "name:\n" + "  - x\n" * 10_000}, "longer than"), ({"metrics__m": "1"}, "no metric"),
         ({"metrics__m": "x y z"}, "no metric"), ({"metrics__m": "1 " + "9" * 5000 + "x 1"}, "no metric"),
         ({"metrics__m": b"\0\xff"}, "cannot be read"), ({"params__p": b"\xff"}, "cannot be read"),
@@ -173,7 +173,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     os.symlink(secret, folder / "0" / "r1" / "params" / "q")
-    with pytest.raises(GraphFileError, match="no ordinary file"):
+    with pytest.raises(GraphFileError, match="not a regular file"):
         mlflow_jobs(folder)
 
 

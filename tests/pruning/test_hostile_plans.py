@@ -33,9 +33,9 @@ def refused(path: Any, says: str, seconds: float = 1.0) -> None:
 def test_what_is_no_ordinary_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "absent.json", "cannot be read")
-    refused(tmp_path, "no ordinary file")
-    refused(tmp_path / "pipe", "no ordinary file")
-    refused("/dev/zero", "no ordinary file")
+    refused(tmp_path, "not a regular file")
+    refused(tmp_path / "pipe", "not a regular file")
+    refused("/dev/zero", "not a regular file")
     refused("a\0b", "cannot be read")
     for path in (None, 3, b"plan.json", 0.5):
         refused(path, "named by the path of a file")

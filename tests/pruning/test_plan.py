@@ -276,7 +276,7 @@ def test_its_text_is_narrow_whatever_the_names() -> None:
         ({"ratio": 0.5, "keep": ["first", "third"]}, "no axis that may be cut"),
         ({"per_axis": {"head": 0.5}}, "model output"),
         ({"per_axis": {"third": 1.5}}, "share of 0"),
-        ({"per_axis": {"third": list(range(12))}}, "leave one"),
+        ({"per_axis": {"third": list(range(12))}}, "keep at least one"),
         ({"per_axis": {"third": [12]}}, "12 positions"),
         ({"cuts": ["third"]}, "graph.cut_analysis"),
     ],

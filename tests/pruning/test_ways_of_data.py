@@ -410,7 +410,7 @@ def test_what_is_wrong_on_another_way_of_the_data_stays_whole(how: str) -> None:
     graph = mk.trace(model, x)
     proof = graph.axes.verify()
     assert proof.wrong == names
-    assert all("another way" in proof[name].note for name in names)
+    assert all("another branch" in proof[name].note for name in names)
     if how == "flip":
         plan = mk.plan(graph, ratio=0.5)
         assert [axis.name for axis in plan.axes] == ["a.out"]

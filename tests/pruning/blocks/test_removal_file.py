@@ -40,7 +40,7 @@ def test_what_is_written_is_read() -> None:
         ({"followers": []}, "not an object"), ({"followers": {"a.__class__": [1, 2]}}, "not an attribute"),
         ({"followers": {"a": [1, [2]]}}, "kind"), ({"followers": {"a": [1]}}, "two values"),
         ({"followers": {"a": [[{}], []]}}, "no counts"), ({"followers": {"a": [1, True]}}, "kind"),
-        ({"moved": {}}, "no list"), ({"moved": ["a"]}, "no list"), ({"moved": [["a"]]}, "two paths"),
+        ({"moved": {}}, "not a list"), ({"moved": ["a"]}, "not a list"), ({"moved": [["a"]]}, "two paths"),
         ({"moved": [["a.b", ""]]}, "path"), ({"moved": [["a.b", "c"], ["a.b", "d"]]}, "twice"),
     ],
 )  # fmt: skip

@@ -167,7 +167,7 @@ def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskA
         requesting = dict.fromkeys(request.name for request in agreement.requests if axis.term in request.zeros)
         raise CutError(
             f"the masks of {', '.join(map(printable, list(requesting)[:4]))} zero all {axis.size} indices of "
-            f"{printable(axis.name)}: leave one at least, or take the layers out of the model"
+            f"{printable(axis.name)}: keep at least one, or take the layers out of the model"
         )
     return agreement
 

@@ -74,7 +74,7 @@ def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
 
 def _check_target(folder: str) -> None:
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
-        raise ModelFolderError(f"{printable(folder)} is there, and no folder: name another one")
+        raise ModelFolderError(f"{printable(folder)} exists and is not a folder: name another one")
     existing = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if existing and MANIFEST not in existing:
         raise ModelFolderError(

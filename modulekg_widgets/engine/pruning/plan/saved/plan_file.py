@@ -409,7 +409,7 @@ def _existing_plan(path: str, folder: int | None) -> tuple[int, ...] | None:
         try:
             parse_plan(read_bounded(path, MAX_FILE_SIZE, folder), "")
         except (OSError, ValueError, RecursionError):
-            raise PlanFileError(f"{printable(path)} is there and is no plan: choose another name") from None
+            raise PlanFileError(f"{printable(path)} exists and is not a plan: choose another name") from None
     return known
 
 
