@@ -20,7 +20,7 @@ import {
 import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
-import { exampleClass, search, suggestions } from "../../shared/search/search";
+import { exampleClass, modelSuggestions, search } from "../../shared/search/search";
 import * as words from "../../words/graph";
 import * as treeWords from "../../words/tree";
 import { helpButton } from "./key_help";
@@ -39,12 +39,12 @@ const VIEWS: readonly [ViewName, string][] = [
 
 /** With a class that this model has. */
 function searchTexts(h: Hierarchy): SearchTexts {
-  const byClass = `type:${exampleClass(h)}`;
+  const byClass = `class:${exampleClass(h)}`;
   return {
     placeholder: treeWords.placeholder(byClass),
     help: treeWords.help(byClass),
     label: treeWords.SEARCH,
-    suggest: query => suggestions(h, query)
+    suggest: query => modelSuggestions(h, query)
   };
 }
 
