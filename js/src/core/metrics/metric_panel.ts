@@ -376,7 +376,7 @@ class EmptyState {
 
   private async take(notify: (text: string) => void): Promise<void> {
     const done = await copyText(this.code.textContent ?? "");
-    notify(done ? words.COPIED : words.COPY_REFUSED);
+    notify(done ? words.COPIED : words.NOT_COPIED);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => notify(""), COPIED_FOR);
   }
