@@ -27,7 +27,13 @@ const MAX_LISTED = 3; // members of a run that are all named
 const MANY = 12; // operators of one card, of which the line of code says more than their names
 
 /** `name`: the one in its frame; `fold`: the run that the unit stands for; `isRun`: each member gives to the next. */
-export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, name: string, fold?: Fold, isRun = false): CardText {
+export function unitText(
+  h: Hierarchy,
+  { node, ordinal, of }: Unit,
+  name: string,
+  fold?: Fold,
+  isRun = false
+): CardText {
   const text = named(cardText(h, node), oneLine(name));
   if (fold) {
     const parts = [membersText(h, fold, isRun), foldParams(h, fold)];
