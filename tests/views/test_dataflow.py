@@ -33,7 +33,8 @@ class Telling(nn.Linear):
 def check(payload: dict[str, Any]) -> None:
     """Lists that stand side by side have one length, every number leads somewhere, and time runs one way."""
     flow, axes = payload["flow"], payload["axes"]
-    for table in (flow["calls"], flow["values"], {k: v for k, v in flow["steps"].items() if k != "view"}):
+    of_each = {name: column for name, column in flow["steps"].items() if name not in ("view", "square")}
+    for table in (flow["calls"], flow["values"], of_each):
         assert len({len(column) for column in table.values()}) == 1
     nodes, count = len(payload["nodes"]["name"]), len(flow["values"]["step"])
     assert all(0 <= node < nodes for node in flow["calls"]["node"])

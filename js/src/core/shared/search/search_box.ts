@@ -1,7 +1,7 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
 import { contextOf } from "../base/canvas";
-import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option } from "../ui/dom";
+import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option, uniqueId } from "../ui/dom";
 
 const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
@@ -13,8 +13,6 @@ export interface SearchTexts {
   /** What the query may become. */
   suggest(query: string): readonly string[];
 }
-
-let lists = 0; // each box has one of its own
 
 interface SearchEvents {
   search(query: string): void;
@@ -73,7 +71,7 @@ export class SearchBox {
   /** Offers words as one types. */
   private suggested(texts: SearchTexts): HTMLElement {
     const list = el("datalist");
-    list.id = `mkg-search-words-${++lists}`;
+    list.id = uniqueId();
     this.input.setAttribute("list", list.id);
     const fill = () => list.replaceChildren(...texts.suggest(this.input.value).map(one => option(one, one)));
     this.disposers.add(listen(this.input, "input", fill), listen(this.input, "focus", fill));

@@ -72,6 +72,11 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
+let ids = 0;
+
+/** An id that no other element of the page has. */
+export const uniqueId = (): string => `mkg-${++ids}`;
+
 /** Set or remove an attribute, touching the DOM only when it changes. */
 export function setAttribute(element: Element, name: string, value: string | number | null): void {
   const text = value === null ? null : String(value);
