@@ -284,8 +284,8 @@ class RefusedError(ValueError):
 @pytest.mark.parametrize(
     ("text", "kinds", "said"),
     [
-        ("[NaN]", {}, "NaN is no number of JSON"),
-        ("-Infinity", {}, "-Infinity is no number of JSON"),
+        ("[NaN]", {}, "NaN is not a number of JSON"),
+        ("-Infinity", {}, "-Infinity is not a number of JSON"),
         ("[[[]]]", {}, "more than 2 lists and objects"),
         ('{"a": 1, "a": 2}', {"unique": True}, "a name stands twice"),
         ("1e999", {"doubles": True}, "no double is as large as 1e999"),

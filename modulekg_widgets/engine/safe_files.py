@@ -120,13 +120,13 @@ def read_bounded(path: PATHLIKE, max_bytes: int, folder: int | None = None, link
     `ValueError` for a path that none can have.
     """
     if not links and os.path.islink(path):  # O_NOFOLLOW says it less plainly, and not every system has it
-        raise OSError("it is no ordinary file")
+        raise OSError("it is not a regular file")
     flags = os.O_RDONLY | BINARY | NONBLOCKING | (0 if links and folder is None else NO_FOLLOW)
     handle = os.open(path, flags, dir_fd=folder)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no ordinary file")
+            raise OSError("it is not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             content = b"" if found.st_size > max_bytes else file.read(max_bytes + 1)
     finally:
@@ -174,7 +174,7 @@ def _has_more(text: str | bytes, marks: str, most: int) -> bool:
 @lru_cache
 def _decoder(error: type[ValueError], unique: bool, doubles: bool) -> json.JSONDecoder:
     def refused(constant: str) -> NoReturn:
-        raise error(f"{constant} is no number of JSON")
+        raise error(f"{constant} is not a number of JSON")
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -404,7 +404,7 @@ def test_what_is_no_path_is_refused(path: object) -> None:
 
 @pytest.mark.parametrize("types", [3, ["Module", []], [["x"]], {"Module": 1, 3: 2}])
 def test_what_is_no_type_of_nodes_is_refused(types: object) -> None:
-    with pytest.raises(UnknownNameError, match=r"known are .*'Module'"):
+    with pytest.raises(UnknownNameError, match=r"known: .*'Module'"):
         to_networkx(Contents(), types)  # type: ignore[arg-type]
 
 

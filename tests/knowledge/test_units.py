@@ -312,7 +312,7 @@ def test_a_file_with_a_comma_at_the_end_of_rows(kg: mk.KnowledgeGraph, tmp_path:
     file.write_text(f"model,value\n{NAMES[0]},80,\n{NAMES[1]},70,\n", "utf-8")
     assert kg.add_results(file, "d", "acc@1", unit="%").added == 2
     file.write_text(f"model,value\n{NAMES[0]},80,9\n{NAMES[1]},70,9\n", "utf-8")
-    with pytest.raises(PropertyError, match="no table of comma-separated"):
+    with pytest.raises(PropertyError, match="not a table of comma-separated"):
         kg.add_results(file, "d", "acc@1", unit="%")
 
 

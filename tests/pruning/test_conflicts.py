@@ -49,7 +49,7 @@ def test_layers_that_are_added_lose_what_all_of_them_mask() -> None:
     assert (conflict.kind, conflict.axis, conflict.agreed) == ("channel", "conv1.out", [1, 2])
     assert conflict.asked == {"conv1": [0, 1, 2], "conv2": [1, 2, 3], "conv4": [1, 2, 7]}
     assert conflict.given_up == {"conv1": [0], "conv2": [3], "conv4": [7]}
-    assert "conv4 asks for 1, 2, 7. 1, 2 can go" in str(conflict)
+    assert "conv4 asks for 1, 2, 7. 1, 2 can be removed" in str(conflict)
     fixed = fixed_once(graph, masks)
     assert [rows(fixed, name) for name in ("conv1", "conv2", "conv3", "conv4")] == [[1, 2], [1, 2], [4], [1, 2]]
     # the bias follows the weight

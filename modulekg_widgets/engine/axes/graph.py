@@ -374,8 +374,5 @@ def _cuttable_outputs_note(graph: DataflowGraph) -> str:
     """Returns the note that lists the outputs whose shape a cut may change."""
     names = ", ".join(printable(name) for name in list(graph.cuttable_outputs)[:8] if name)
     if graph.wanted is not None and not graph.wanted:
-        return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."
-    return (
-        f"These outputs follow a cut, and do not keep their shape: {names}. Name those that shall keep it with "
-        "outputs=[…]."
-    )
+        return f"With outputs=[], a cut may change the shape of {names or 'the output'}."
+    return f"A cut changes the shape of these outputs: {names}. To keep a shape, name the output in outputs=[…]."

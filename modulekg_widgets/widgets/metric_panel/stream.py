@@ -171,7 +171,7 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
             return
         try:
             pause = stream.poll(time.monotonic())
-        except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, the training goes on
+        except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, training continues
             stream.fail()
             pause = IDLE_PERIOD_SECONDS
         del stream

@@ -237,7 +237,7 @@ LEFT_ALONE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "hooked_norm": (lambda: hooked(1), "the batch norm has hooks"),
     "watched": (watched, "a hook of 0 sees its output"),
     "parametrised": (parametrised, "it is parametrised"),
-    "pruned": (pruned, "its weight is no parameter"),
+    "pruned": (pruned, "its weight is not a parameter"),
     "no_statistics": (
         lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3, track_running_stats=False)), "no running statistics"
     ),

@@ -115,7 +115,7 @@ class InferredMasks:
         write_atomic(path, content.getvalue())
 
     def __str__(self) -> str:
-        lines = [str(self.cut) if self.axes else "nothing goes"]
+        lines = [str(self.cut) if self.axes else "nothing is cut"]
         lines += [f"{printable(name)}: {count} zeros that cannot be cut" for name, count in self.left.items()]
         return "\n".join(lines)
 
@@ -142,7 +142,7 @@ def infer_masks(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prun
     Raises
     ------
     CutError
-        For what is no mask, and when an axis would lose all of its indices.
+        For what is not a mask, and when an axis would lose all of its indices.
 
     Examples
     --------

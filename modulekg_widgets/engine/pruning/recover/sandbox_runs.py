@@ -99,7 +99,9 @@ class Batches:
             check_samples(call, f"batch {count - 1}")
             yield call
         if not count:
-            raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+            raise CutError(
+                "the batches are empty: pass a list or a DataLoader, because a generator yields its items once"
+            )
 
     def _copied_call(self, call: Call) -> Call:
         """A batch to store: copied, as a loader may reuse its memory."""

@@ -289,7 +289,9 @@ class PruningPlan:
         """
         if self.edits.removal:
             names = ", ".join(printable(each.path) for each in self.edits.removal.modules[:3])
-            raise CutError(f"masks are zeros in weights, and {names} go as a whole: cut instead, plan.cut(model)")
+            raise CutError(
+                f"masks are zeros in weights, and {names} are removed as a whole: cut instead, plan.cut(model)"
+            )
         found: dict[str, torch.Tensor] = {}
         for edit in self.edits.tensors:
             if edit.produced - edit.by_gain:
