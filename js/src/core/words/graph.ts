@@ -170,7 +170,7 @@ export const FOCUS_HERE = "Focus on this one";
 // Forward pass and file
 
 export const STOPPED = "The forward pass stopped: the data flow is drawn up to there.";
-export const FAILED = "The forward pass failed: only the structure is shown.";
+export const FAILED = "Only the structure is shown.";
 export const DISMISS = "Dismiss";
 export const DANGER = "do not load it"; // as the readers end a warning of code that may do anything
 export const otherWarnings = (count: number): string => `and ${counted(count, "other warning")}`;
