@@ -80,7 +80,7 @@ PLACEHOLDER = f"""() => {{
 
 
 @in_shared_page
-@pytest.mark.parametrize(("width", "said"), [(1100, "Search"), (1400, "Search: text, type:Conv2d, params>1M")])
+@pytest.mark.parametrize(("width", "said"), [(1100, "Search"), (1400, "Search: text, class:Conv2d, params > 1M")])
 def test_the_toolbar_is_one_row(notebook: NotebookPage, width: int, said: str) -> None:
     notebook.page.set_viewport_size({"width": width, "height": 800})
     notebook.command("application:toggle-left-area") if width == 1400 else None

@@ -33,7 +33,8 @@ class Telling(nn.Linear):
 def check(payload: dict[str, Any]) -> None:
     """Lists that stand side by side have one length, every number leads somewhere, and time runs one way."""
     flow, axes = payload["flow"], payload["axes"]
-    for table in (flow["calls"], flow["values"], {k: v for k, v in flow["steps"].items() if k != "view"}):
+    of_each = {name: column for name, column in flow["steps"].items() if name not in ("view", "square")}
+    for table in (flow["calls"], flow["values"], of_each):
         assert len({len(column) for column in table.values()}) == 1
     nodes, count = len(payload["nodes"]["name"]), len(flow["values"]["step"])
     assert all(0 <= node < nodes for node in flow["calls"]["node"])
@@ -232,7 +233,7 @@ def test_what_needs_inputs_says_so(trait: str, value: str) -> None:
     wanted: dict[str, Any] = {trait: value}
     with pytest.raises(mk.ModuleKGError, match="pass the model's inputs as args="):
         mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), **wanted)
-    with pytest.raises(mk.ModuleKGError, match=r"the forward pass failed, see \.error"):
+    with pytest.raises(mk.ModuleKGError, match=r"the trace is incomplete, see \.error"):
         mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), "no tensor", **wanted)
     graph = mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), (torch.zeros(1, 2),), **wanted)
     assert getattr(graph, trait) == value

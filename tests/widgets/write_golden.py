@@ -18,6 +18,7 @@ def write(folder: str, made: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE.parent))  # as pytest does, so that the classes have the same names
+    from views import operator_cases
     from widgets.forward_samples import golden_passes
     from widgets.golden_masks import golden_masks
     from widgets.golden_models import payloads, without_lines
@@ -27,3 +28,5 @@ if __name__ == "__main__":
     write("golden_masks", golden_masks())
     write("golden_forward", golden_passes())
     write("golden_knowledge", golden_knowledge())
+    text = json.dumps(operator_cases.flows(), separators=(",", ":"))
+    operator_cases.FILE.write_text(text + "\n", "utf-8")

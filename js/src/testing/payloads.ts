@@ -12,10 +12,14 @@ import {
 } from "../core/shared/payload/payload";
 import type { Scalar } from "../core/shared/base/schema";
 
+/** What a test of Python wrote, by its path in the folder of the tests. */
+export function goldenFile(path: string): unknown {
+  return JSON.parse(readFileSync(join(dirname(fileURLToPath(import.meta.url)), "../../../tests", path), "utf8"));
+}
+
 /** A golden payload by the name of its file; `change` works on a copy of its own. */
 export function golden(name: string, change: (payload: ModelPayload) => void = () => {}): ModelPayload {
-  const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../tests/widgets/golden");
-  const payload = JSON.parse(readFileSync(join(folder, `${name}.json`), "utf8")) as ModelPayload;
+  const payload = goldenFile(`widgets/golden/${name}.json`) as ModelPayload;
   change(payload);
   return readPayload(payload);
 }

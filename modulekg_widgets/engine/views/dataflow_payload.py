@@ -180,6 +180,7 @@ def _flow(tables: FlowTables, tensors: _Tensors, axes: AxisTables | None) -> Pay
             "source": [-1 if o is None or o.source is None else sources.index_of(str(o.source)) for o in operators],
             "flops": [0 if o is None else number(tables.flops[o.index]) for o in operators],
             "view": [at for at, o in enumerate(operators) if o is not None and _is_view(o)],
+            "square": [at for at, o in enumerate(operators) if o is not None and _is_square(o)],
         },
         "values": {
             "step": tables.made_by,
@@ -274,6 +275,17 @@ def _is_view(operator: OperatorNode) -> bool:
     """True if all outputs of an operator share memory with its inputs."""
     given = {id(node.storage) for node in operator.inputs}
     return bool(operator.outputs) and all(id(o.storage) in given and o.previous is None for o in operator.outputs)
+
+
+def _is_square(operator: OperatorNode) -> bool:
+    """True if an operator squares its input: x², or x · x."""
+    name = operator.name.removeprefix("aten::").rstrip("_")
+    if name == "square":
+        return True
+    given = list(operator.args[:2])
+    if name == "mul":
+        return len(given) == 2 and isinstance(given[0], DataNode) and given[0] is given[1]
+    return name == "pow" and len(given) == 2 and isinstance(given[0], DataNode) and given[1] == 2
 
 
 class _Tensors:

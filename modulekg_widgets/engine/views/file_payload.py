@@ -162,6 +162,7 @@ class _FileFlow:
                 "source": sources,
                 "flops": [None] * len(self.steps),
                 "view": self.views,
+                "square": [],
             },
             "values": {
                 "step": self.made_by,

@@ -61,7 +61,7 @@ MODEL = Schema("model", 2, _parts(
     flow=_parts(
         "on", "names", "shapes", "dtypes", "sources", "inputs", "outputs",
         calls=_parts("node", "parent", "inputs", "outputs"),
-        steps=_parts("name", "call", "inputs", "tensors", "source", "flops", "view"),
+        steps=_parts("name", "call", "inputs", "tensors", "source", "flops", "view", "square"),
         values=_parts("step", "shape", "dtype", "axes"),
         tensors=_parts("node", "name", "attributes", "tied"),
     ),

@@ -185,8 +185,4 @@ def _values(panel: Any) -> Iterator[SavedMessage]:
     panel._choose()
     update = UpdateReader(panel.runs).next()
     if update is not None:
-        # a reader that has just begun has seen no monitor running
-        ended = [number for number, run in enumerate(panel.runs) if not getattr(run, "is_running", None)]
-        yield SavedMessage(
-            {"kind": "update", "seq": 1, "reset": True, **update.content, "ended": ended}, update.buffers
-        )
+        yield SavedMessage({"kind": "update", "seq": 1, "reset": True, "ended": [], **update.content}, update.buffers)

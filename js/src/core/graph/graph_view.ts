@@ -29,7 +29,7 @@ import type { Mark } from "../shared/model/differences";
 import type { Status } from "../shared/payload/payload";
 import { positionScene, type PlacedScene, pictureOf, type Scene, type SceneNode, idOf } from "./scene/scene";
 import { onSettings } from "../shared/base/settings";
-import { reveal, toggle, nodeLimit, isManyNodes, manyNodes, noticeLimit } from "../shared/model/expansion";
+import { reveal, toggle, nodeLimit, manyNodes, noticeLimit } from "../shared/model/expansion";
 import { isEqual } from "../shared/base/state_store";
 import { type GraphState, GraphStore, type ViewName } from "../shared/model/graph_store";
 import { Stage, type StageElement } from "../shared/stage/stage";
@@ -71,6 +71,7 @@ export class GraphView {
   private pursued = false; // the selection was made elsewhere and has to come into view
   private tapping = false;
   private dead = false;
+  private said = ""; // the notice on what is drawn: it goes once that is otherwise
   private refitted = false; // all was in view, and shall be in the next layout
 
   constructor(
@@ -178,6 +179,7 @@ export class GraphView {
     this.layouts.dispose();
     this.offer.dispose();
     this.hover.leave();
+    if (this.said !== "" && this.store.get("notice") === this.said) this.store.set("notice", "");
     this.stage.dispose();
   }
 
@@ -337,7 +339,8 @@ export class GraphView {
 
   private notify(scene: Scene): void {
     const notice = this.sceneLayout.notice(scene);
-    if (notice || isSceneNotice(this.store.get("notice"))) {
+    if (notice || this.store.get("notice") === this.said) {
+      this.said = notice;
       this.store.set("notice", notice);
     }
   }
@@ -431,11 +434,6 @@ export class GraphView {
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
-
-/** Whether a notice is on what is drawn, and goes once that is otherwise. */
-function isSceneNotice(notice: string): boolean {
-  return isManyNodes(notice) || words.IS_LEFT_OUT.test(notice) || notice === words.DRAWN_CLOSED;
-}
 
 /** The scene of a view and the request for its layout: in rows like the last ones, and at first opened as far as fits. */
 export class SceneLayout {

@@ -116,7 +116,12 @@ describe("createModelGraph", () => {
 
   it("shows the keys on a question mark, and says without inputs what the arrows are", () => {
     const { host } = mount(resnet());
-    expect(host.querySelector(".mkg-order-note")?.textContent).toContain("mk.ModelGraph(model, x)");
+    const note = host.querySelector(".mkg-order-note");
+    expect(note?.textContent).toContain("Arrows show the order of registration");
+    expect(note?.nextElementSibling?.textContent).toBe("mk.ModelGraph(model, x)");
+    expect(host.querySelector<HTMLElement>(".mkg-breadcrumb .mkg-copy")?.dataset.mkgCopy).toBe(
+      "mk.ModelGraph(model, x)"
+    );
     expect(host.querySelector(".mkg-flops")).toBeNull();
     const help = host.querySelector<HTMLElement>(".mkg-key-help") as HTMLElement;
     expect(help.hidden).toBe(true);

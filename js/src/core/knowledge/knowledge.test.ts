@@ -18,7 +18,7 @@ import {
   revealSelected,
   toggle
 } from "./map/map_contents";
-import { search } from "./data/search";
+import { search, suggest } from "./data/search";
 import { ExplorerStore } from "./data/state";
 
 const CLOSED: MapOptions = { groups: "communities", expanded: [], query: "", selected: null };
@@ -144,6 +144,26 @@ describe("the search", () => {
       expect(search(sample, query).things).toEqual([]);
     }
     expect(search(sample, "").things).toEqual([]);
+  });
+});
+
+describe("what the search says and offers", () => {
+  it.each([
+    ["nothing-like-it", "Nothing matches “nothing-like-it”"],
+    ["class:Linear nothing-like-it", "Nothing matches “nothing-like-it”"],
+    ["class:Linear class:Conv2d", "Nothing matches all 2 terms"],
+    ["params > 1 TB", "Nothing matches “params > 1 TB”"],
+    ["params >", "Enter a number after “params>”, for example params > 1M."],
+    ["block", ""],
+    ["", ""]
+  ])("says why nothing was found by %j", (query, why) => expect(search(sample, query).why).toBe(why));
+
+  it("offers numbers, classes, models and families as one types", () => {
+    expect(suggest(sample, "par")).toEqual(["params > 1M"]);
+    expect(suggest(sample, "small uses ")).toEqual(["small uses > 1M", "small uses < 1k", "small uses = 0"]);
+    expect(suggest(sample, "lin")).toEqual(["class:Linear"]);
+    expect(suggest(sample, "model:wi")).toEqual(["model:wide"]);
+    expect(suggest(sample, "class:Linear")).toEqual([]);
   });
 });
 

@@ -16,7 +16,7 @@ import {
 import { SearchBox } from "../shared/search/search_box";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { Knowledge } from "./data/knowledge";
-import { search } from "./data/search";
+import { search, suggest } from "./data/search";
 import { type ColorBy, COLORS, type ExplorerStore, GROUPS, type Groups, VIEW_NAMES } from "./data/state";
 import * as words from "../words/knowledge";
 
@@ -42,10 +42,14 @@ export class ExplorerToolbar extends Part {
     this.addTabs();
     this.groups.append(...GROUPS.map(name => option(name, words.GROUPS[name])));
     this.groups.value = store.get("groups");
-    this.search = new SearchBox(widgetRoot(host), words.SEARCH, {
-      search: query => store.set("query", query),
-      step: () => events.first()
-    });
+    this.search = new SearchBox(
+      widgetRoot(host),
+      { ...words.SEARCH, suggest: query => suggest(data, query) },
+      {
+        search: query => store.set("query", query),
+        step: () => events.first()
+      }
+    );
     const buttons = box("mkg-buttons", this.fit, this.zoom);
     host.append(this.tabs, this.groupsLabel, this.colorLabel, buttons, this.search.element);
     this.disposers.add(addWindowButtons(host));
@@ -110,9 +114,9 @@ export class ExplorerToolbar extends Part {
 
   private showCount(): void {
     const query = this.store.get("query");
-    const { things, models, modules, notice } = search(this.data, query);
+    const { things, models, modules, why } = search(this.data, query);
     const both = `${words.models(models.size)}, ${words.structures(modules.size)}`;
     const found = models.size > 0 && modules.size > 0 ? both : words.matches(things.length);
-    this.search.say(query.trim() ? notice || found : "", notice !== "");
+    this.search.say(query.trim() ? why || found : "", why !== "");
   }
 }

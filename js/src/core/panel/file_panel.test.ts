@@ -235,7 +235,7 @@ describe("a file in the tree and on the canvas", () => {
     }
     expect(found('type:"convolution 2d" b')).toEqual(["b"]);
     expect(found('type:"convolution 1d"')).toEqual([]);
-    expect(search(h, 'type:""').notice).toContain("type:convolution");
+    expect(search(h, 'type:""').notice).toContain("class:convolution");
     expect(exampleClass(h)).toBe("convolution");
     expect(found(`type:${exampleClass(h)}`)).toEqual(["a", "b"]);
   });

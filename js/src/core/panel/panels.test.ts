@@ -243,6 +243,36 @@ describe("toolbar", () => {
     expect(one(".mkg-search-count").textContent).toBe("1 match");
   });
 
+  it("closes its menu when Tab leads out of it, and by Escape", async () => {
+    mount(Toolbar, smallNet(), storeOf());
+    const [opener, group] = [one(".mkg-more-opener"), one(".mkg-buttons")];
+    const after = document.body.appendChild(document.createElement("button"));
+    const tab = async (from: HTMLElement, to: HTMLElement) => {
+      press(from, "Tab");
+      to.focus();
+      await new Promise(resolve => setTimeout(resolve));
+      return opener.getAttribute("aria-expanded");
+    };
+    opener.focus();
+    opener.click();
+    expect(opener.getAttribute("aria-controls")).toBe(group.id);
+    expect(await tab(opener, one(".mkg-expand-all"))).toBe("true");
+    expect(await tab(one(".mkg-help"), after)).toBe("false");
+    expect(group.classList.contains("mkg-is-open")).toBe(false);
+    opener.click();
+    one(".mkg-fit").focus();
+    press(one(".mkg-fit"), "Escape");
+    expect([opener.getAttribute("aria-expanded"), document.activeElement]).toEqual(["false", opener]);
+    after.remove();
+  });
+
+  it("tells at the choice of views what each shows", () => {
+    mount(Toolbar, smallNet(), storeOf());
+    const lines = one<HTMLSelectElement>(".mkg-view select").title.split("\n");
+    expect(lines.map(line => line.split(": ")[0])).toEqual(["Hierarchy", "Unique modules"]);
+    expect(lines[1]).toContain("Each structure once");
+  });
+
   it("has a shortcut and buttons", () => {
     const store = storeOf();
     mount(Toolbar, smallNet(), store);

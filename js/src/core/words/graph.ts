@@ -43,6 +43,7 @@ export const BATCH_NORM = "batch norm"; // of a file that tells no classes
 
 export const ORDER = "Order of registration. Pass inputs to see the data flow: mk.ModelGraph(model, x)";
 export const ORDER_NOTICE = "Arrows show the order of registration. Pass inputs to see the data flow: ";
+export const COPY_CODE = "Copy code";
 export const ORDER_CODE = "mk.ModelGraph(model, x)";
 export const SHAPE_UNKNOWN = "shape unknown";
 export const SIZE_UNKNOWN = "size unknown";
@@ -90,9 +91,11 @@ export const matchOf = (number: number, of: number): string => `${number} of ${o
 
 export const LEGEND = "Color legend";
 export const LOG_SCALE = "Log color scale";
-export const SUM_OF_CHILDREN = "Containers show the sum of their children";
-export const containers = (how: string): string =>
-  how.startsWith("sum") ? SUM_OF_CHILDREN : `Containers show the ${how}`;
+export const CONTAINERS = {
+  sum: "Containers show the sum of their children",
+  mean: "Containers show the mean of modules inside",
+  own: ""
+};
 export const NOT_PRUNED = "No color: nothing removed";
 export const inTheMiddle = (value: string): string => `Middle: ${value}`;
 export const noValue = (count: string): string => `No value: ${count}`;
@@ -118,15 +121,18 @@ export const params = (text: string, isOne: boolean): string => `${text} ${isOne
 
 export const GESTURES: readonly (readonly [keys: string, what: string])[] = [
   ["Click", "Select a module, a group of operators or a channel group"],
-  ["Double-click, Enter", "Open or close what is selected"],
-  ["Click on ›", "Open or close without selecting"],
-  ["Drag, wheel, pinch", "Move and zoom"],
+  ["Double-click", "Open and zoom in"],
+  ["Click on ›, Enter", "Open or close"],
+  ["Drag, pinch", "Move and zoom"],
+  ["Wheel after a click, Ctrl+wheel", "Zoom"],
   ["Arrow keys", "Go to the next card"],
   ["Escape", "Select what is around"],
   ["Backspace", "Zoom out one level"],
   ["f", FIT],
   ["z", ZOOM],
   ["/", "Search"],
+  ["Shift+F", "Full screen"],
+  ["Shift+T", "Open in tab (JupyterLab)"],
   ["?", "Show these keys"]
 ];
 export const CLOSE = "Close";
@@ -151,12 +157,10 @@ export const notUnfolded = (most: number): string =>
 // Limits
 
 export const manyNodes = (most: number): string => `More than ${most} nodes are shown. Fold or focus for speed.`;
-export const IS_MANY_NODES = /^More than \d+ nodes are shown/;
 export const tooMany = (most: number): string =>
   `Not opened: more than ${most} nodes would be shown. Fold other groups or focus on this one.`;
 export const openedPartly = (most: number): string => `Opened up to ${most} nodes. Focus on a group to open the rest.`;
 export const leftOut = (most: number): string => `Only the ${most} most used structures are drawn.`;
-export const IS_LEFT_OUT = /^Only the \d+ most used structures/;
 export const DRAWN_CLOSED = "Some open groups are drawn closed. Focus on a group to see its inside.";
 export const TOO_MANY = "Too many nodes";
 export const TOO_MANY_HERE = "Too many nodes to open this here.";
@@ -166,7 +170,7 @@ export const FOCUS_HERE = "Focus on this one";
 // Forward pass and file
 
 export const STOPPED = "The forward pass stopped: the data flow is drawn up to there.";
-export const FAILED = "The forward pass failed: only the structure is shown.";
+export const FAILED = "Only the structure is shown.";
 export const DISMISS = "Dismiss";
 export const DANGER = "do not load it"; // as the readers end a warning of code that may do anything
 export const otherWarnings = (count: number): string => `and ${counted(count, "other warning")}`;

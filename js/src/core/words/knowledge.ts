@@ -89,10 +89,10 @@ export const CLASS_TYPE = "class type";
 export const GROUP_BY = "Group by";
 export const GROUPS = { families: "families", communities: "communities" };
 export const SEARCH = {
-  placeholder: "Search: text, class:Conv2d, params>1M",
+  placeholder: "Search: text, class:Conv2d, params > 1M",
   help:
     "Text finds names, classes and settings.\nclass:Conv2d finds a class; model:resnet18, family:ResNet and community:3 find their structures.\n" +
-    "params>1M, uses>=10, models>5 compare numbers.\nAll terms must match.",
+    "params > 1M, uses >= 10, models > 5 compare numbers.\nAll terms must match.",
   label: "Search models and structures"
 };
 export const matches = (count: number) => counted(count, "match", "matches");
@@ -147,7 +147,10 @@ export const notAnalyzed = (what: string) => `${what} could not be analyzed. See
 
 export const nameMissing = (kind: string) => `Enter a name after “${kind}:”, for example class:Conv2d.`;
 export const unknownNumber = (name: string, known: string) => `Unknown number “${name}”. Known: ${known}.`;
-export const numberMissing = (term: string, name: string) => `Enter a number after “${term}”, for example ${name}>1M.`;
+export const numberMissing = (term: string, name: string) =>
+  `Enter a number after “${term}”, for example ${name} > 1M.`;
+export const noMatch = (term: string) => `Nothing matches “${term}”`;
+export const notTogether = (count: number) => `Nothing matches all ${count} terms`;
 export const matching = (what: string) => `${what} found`;
 export const CLEAR = "Clear search";
 export const CLEAR_BY_KEY = "Escape in the search field also clears it.";

@@ -45,6 +45,8 @@ export const WAITING = "Waiting for the first step";
 export const RUNNING = "Running";
 export const PAUSED = "Paused";
 export const ENDED = "Ended";
+export const ENDED_EMPTY = "Ended without values";
+export const KERNEL_LOST = "Kernel disconnected";
 export const someRuns = (state: string, count: number, all: number) => `${state} (${count} of ${all} runs)`;
 
 // metrics and modules
@@ -95,9 +97,10 @@ export const latest = (step: string) => `${step} (latest)`;
 export const reading = (name: string, step: string, value: string) => `${name}, step ${step}: ${value}`;
 export const NO_VALUE = "no value";
 export const moreLines = (count: number) => `${count} more in the legend`;
-/** One line for several series that have the same values. */
-export const identical = (names: readonly string[]) =>
-  names.length < 4 ? names.join(" = ") : `${names[0]} = ${names[1]} = ${names.length - 2} more`;
+/** After the name of a line that so many further series have with it, as their values are the same. */
+export const more = (count: number) => (count > 0 ? ` +${exactNumber(count)}` : "");
+export const sameValues = (name: string, names: readonly string[]) => `${name}: ${names.join(", ")}`;
+export const greyLines = (count: number) => `${counted(count, "line")} in grey: more lines than colors.`;
 export const pick = (label: string) => `${label}: click to select the module`;
 export const LEGEND = "Lines and their values";
 export const someOf = (shown: number, all: number, what: string) =>

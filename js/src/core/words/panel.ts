@@ -4,8 +4,8 @@ import { counted } from "./numbers";
 
 export { COPIED, NOT_COPIED, NOT_FINITE, WHOLE_MODEL, THE_WHOLE_MODEL } from "./shared";
 
-export const PANEL = "Selected module";
-export const INVITATION = "Click a module to see its parameters and shapes. Double-click or press Enter to open it.";
+export const PANEL = "Details of the selected module";
+export const INVITATION = "Click a module to see its parameters and shapes. Double-click to open it and zoom in.";
 export const NO_MODULE = "This model has no module with the selected path.";
 export const COPY_PATH = "Copy path";
 export const FOCUS = "Focus";

@@ -14,7 +14,7 @@ export const SEARCH = "Search modules";
 export const placeholder = (byClass: string): string => `Search: text, ${byClass}, params > 1M`;
 export const help = (byClass: string): string =>
   `Text finds paths and classes.\n${byClass} finds a class.\nparams > 1M, bytes <= 2k compare numbers.\nAll terms must match.`;
-export const classMissing = (example: string): string => `Write a class after “type:”, for example type:${example}.`;
+export const classMissing = (example: string): string => `Write a class after “class:”, for example class:${example}.`;
 export const unknownField = (name: string, known: string): string => `No field “${name}”. Fields: ${known}.`;
 export const numberMissing = (before: string, field: string): string =>
   `Write a number after “${before}”, for example ${field} > 1M.`;

@@ -35,6 +35,7 @@ from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
@@ -107,6 +108,7 @@ class Inference:
         self._live = live = live_operators(graph)
         deciding = live - output_operators(graph)
         for operator in graph.operators:
+            report_progress("operators analyzed", operator.index + 1)
             if operator in live:
                 self._apply(operator)
         self._follow_idle([operator for operator in graph.operators if operator not in live])

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.axes.proof.verify import (
 from modulekg_widgets.engine.axes.terms.algebra import Reason, Term, atoms
 from modulekg_widgets.engine.errors import TraceError, printable
 from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 from modulekg_widgets.engine.torch_runtime.private import has_storage
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, Dataflow, OperatorNode
 from modulekg_widgets.engine.tracing.trace import REAL
@@ -227,4 +228,5 @@ class ProvableAxes(Axes):
         >>> mk.trace(model, torch.randn(2, 3)).axes.verify().ok
         True
         """
-        return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)
+        with long_work("Proof of the channel groups", self.graph.model):
+            return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)

@@ -17,6 +17,7 @@ from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors, set_mode
@@ -236,6 +237,7 @@ class Calibration:
                     raise
                 raise CutError(f"{error}; batches is a pair: {ONE_BATCH_HINT}") from error
             count += 1
+            report_progress("batches run", count)
         return count
 
     @property

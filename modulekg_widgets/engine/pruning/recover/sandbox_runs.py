@@ -26,6 +26,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode
+from modulekg_widgets.engine.torch_runtime.isolation.progress import count_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, UNREGISTERED
 from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode
@@ -135,6 +136,7 @@ class Batches:
 
     def run(self, model: nn.Module, call: Call, number: int | None = None) -> object:
         """The output of a model; raises `CutError` for a batch that does not run."""
+        count_progress("batches run")
         number = self._numbers.get(id(call), number)
         which = "a batch" if number is None else f"batch {number}"
 

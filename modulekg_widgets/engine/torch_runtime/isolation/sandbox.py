@@ -20,6 +20,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, printable
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
+from modulekg_widgets.engine.torch_runtime.isolation.progress import count_progress
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow, can_swap_data
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_classes, preserved_memory
 from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registry
@@ -97,7 +98,9 @@ def run_isolated(
     model then.
     """
     with _limited_nesting(modules):
-        return _run_on_shadow(modules, inputs, run, own_memory, seed)
+        result = _run_on_shadow(modules, inputs, run, own_memory, seed)
+    count_progress("passes run")
+    return result
 
 
 @contextmanager

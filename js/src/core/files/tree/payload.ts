@@ -179,7 +179,8 @@ class FlowTables {
     tensors: [],
     source: [],
     flops: [],
-    view: []
+    view: [],
+    square: []
   };
   private readonly values: FlowPayload["values"] = { step: [], shape: [], dtype: [], axes: [] };
   private readonly tensors: FlowPayload["tensors"] = { node: [], name: [], attributes: [], tied: [] };

@@ -10,6 +10,7 @@ import {
   option,
   widgetRoot,
   svg,
+  uniqueId,
   nameSpan,
   type IconName,
   Part,
@@ -20,12 +21,13 @@ import {
 import { counted, exactNumber, shortColumn, shortNumber } from "../../shared/base/format";
 import type { Hierarchy } from "../../shared/model/hierarchy";
 import { collapseAll, expandAll, reveal } from "../../shared/model/expansion";
-import { exampleClass, search, suggestions } from "../../shared/search/search";
+import { exampleClass, modelSuggestions, search } from "../../shared/search/search";
 import * as words from "../../words/graph";
 import * as treeWords from "../../words/tree";
 import { helpButton } from "./key_help";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
 import type { GraphStore, ViewName } from "../../shared/model/graph_store";
+import { Copier, copyButton } from "../../panel/parts";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import { below } from "../../tree/tree_rows";
 
@@ -39,12 +41,12 @@ const VIEWS: readonly [ViewName, string][] = [
 
 /** With a class that this model has. */
 function searchTexts(h: Hierarchy): SearchTexts {
-  const byClass = `type:${exampleClass(h)}`;
+  const byClass = `class:${exampleClass(h)}`;
   return {
     placeholder: treeWords.placeholder(byClass),
     help: treeWords.help(byClass),
     label: treeWords.SEARCH,
-    suggest: query => suggestions(h, query)
+    suggest: query => modelSuggestions(h, query)
   };
 }
 
@@ -106,6 +108,7 @@ export class Toolbar extends Part {
     const opener = button("mkg-button mkg-more-opener", "⋯", words.MORE);
     setRole(group, "group", words.MORE);
     opener.setAttribute("aria-label", words.MORE);
+    opener.setAttribute("aria-controls", (group.id = uniqueId()));
     const show = (isOpen: boolean) => {
       opener.setAttribute("aria-expanded", String(isOpen));
       group.classList.toggle("mkg-is-open", isOpen);
@@ -114,12 +117,14 @@ export class Toolbar extends Part {
     const outside = ({ target }: Event) => {
       if (isOpen() && target instanceof Node && !group.parentElement?.contains(target)) show(false);
     };
+    const left = () => group.parentElement?.matches(":focus-within") || show(false);
     show(false);
     document.addEventListener("pointerdown", outside, true);
     this.disposers.add(
       () => document.removeEventListener("pointerdown", outside, true),
       listen(opener, "click", () => show(!isOpen())),
       listen(this.host, "keydown", event => {
+        if (event.key === "Tab" && isOpen()) setTimeout(left); // once the focus is where it goes
         if (event.key !== "Escape" || !isOpen()) return;
         event.stopPropagation();
         show(false);
@@ -159,9 +164,9 @@ export class Toolbar extends Part {
 
   private fillViews(): void {
     const views = VIEWS.filter(([name]) => isOffered(this.h, name));
-    this.view.replaceChildren(...views.map(([name, label]) => helpedOption(name, label)));
+    this.view.replaceChildren(...views.map(([name, label]) => option(name, label)));
     this.view.value = this.store.get("view");
-    this.view.title = words.VIEW_HELP[this.store.get("view")];
+    this.view.title = views.map(([name, label]) => `${label}: ${words.VIEW_HELP[name]}`).join("\n");
   }
 
   private fillColors(): void {
@@ -216,13 +221,6 @@ export function isOffered(h: Hierarchy, view: ViewName): boolean {
   return view === "diff" ? compare !== null : view === "dataflow" || view === "operators" ? flow !== null : true;
 }
 
-/** What a view shows, for a pointer that rests on its name. */
-function helpedOption(name: ViewName, label: string): HTMLOptionElement {
-  const element = option(name, label);
-  element.title = words.VIEW_HELP[name];
-  return element;
-}
-
 function labelled(className: string, text: string, control: HTMLElement): HTMLElement {
   control.setAttribute("aria-label", text); // in a narrow window it stands alone
   control.title = text;
@@ -261,7 +259,8 @@ function parts(scale: Scale): HTMLElement[] {
   const title = el("div", "mkg-legend-title", scale.label);
   if (scale.logarithmic) title.append(el("span", "mkg-legend-note", ` ${words.LOG_SCALE}`));
   const found = [title, ...(Number.isNaN(scale.min) ? [] : rampWithEnds(scale))];
-  if (scale.aggregation) found.push(el("div", "mkg-legend-note", words.containers(scale.aggregation)));
+  const containers = words.CONTAINERS[scale.aggregate];
+  if (containers) found.push(el("div", "mkg-legend-note", containers));
   if (scale.column === "pruned") found.push(el("div", "mkg-legend-note", words.NOT_PRUNED));
   if (scale.missing) found.push(key(MISSING_COLOR, words.noValue(counted(scale.missing, "module"))));
   if (scale.notFinite) found.push(key(NOT_FINITE_COLOR, words.notFinite(counted(scale.notFinite, "module"))));
@@ -309,6 +308,7 @@ const STEP = 50; // crumbs that "…" brings back at a time
 
 export class Breadcrumb extends Part {
   private tail = TAIL;
+  private readonly copier: Copier;
 
   constructor(
     host: HTMLElement,
@@ -316,9 +316,11 @@ export class Breadcrumb extends Part {
     private readonly store: GraphStore
   ) {
     super(host);
+    this.copier = new Copier(store);
     host.classList.add("mkg-breadcrumb");
     setRole(host, "navigation", words.PATH);
     this.disposers.add(
+      () => this.copier.dispose(),
       store.on("selected", () => {
         this.tail = TAIL;
         this.render();
@@ -365,10 +367,13 @@ export class Breadcrumb extends Part {
   private order(): HTMLElement[] {
     const { traced, file, error } = this.h.payload;
     if (traced || file || error !== null || this.store.get("view") !== "hierarchy") return [];
-    const note = el("span", "mkg-order-note", words.ORDER_NOTICE);
-    note.title = words.ORDER;
-    note.append(el("code", "mkg-code", words.ORDER_CODE));
-    return [note];
+    const said = el("span", "mkg-order-note", words.ORDER_NOTICE);
+    said.title = words.ORDER;
+    return [
+      said,
+      el("code", "mkg-code mkg-order-code", words.ORDER_CODE),
+      copyButton(words.COPY_CODE, words.ORDER_CODE)
+    ];
   }
 
   private inside(): HTMLElement[] {
@@ -392,6 +397,8 @@ export class Breadcrumb extends Part {
     if (typeof path === "string") {
       reveal(this.h, this.store, path);
       this.store.set("selected", path);
+    } else if (target?.dataset.mkgCopy !== undefined) {
+      void this.copier.copy(target, target.dataset.mkgCopy);
     } else if (target?.classList.contains("mkg-show-all")) {
       this.store.set("focus", 0);
     } else if (target?.classList.contains("mkg-crumb-more")) {

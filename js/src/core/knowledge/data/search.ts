@@ -1,7 +1,18 @@
 // Searches over all models and structures: the terms of the model graph's search, and the answers by rank.
 
 import { toNumber } from "../../shared/payload/payload";
-import { COMPARISONS, CONDITION, readNumber, shortened, split, type Term } from "../../shared/search/search";
+import {
+  COMPARISONS,
+  CONDITION,
+  readNumber,
+  shortened,
+  some,
+  split,
+  suggestions,
+  type Term,
+  whyNone,
+  wordsOf
+} from "../../shared/search/search";
 import type { Knowledge, Entity } from "./knowledge";
 import { bestByModel, quantities, type Quantity, wordOf } from "./quantities";
 import { button, el } from "../../shared/ui/dom";
@@ -14,6 +25,7 @@ interface Answer {
   readonly models: ReadonlySet<number>;
   readonly needles: readonly string[];
   readonly notice: string; // what was not understood; "" when all was
+  readonly why: string; // nothing was found; "" where something was
 }
 
 type Test = (entity: number) => boolean;
@@ -25,7 +37,7 @@ interface Tests {
   notice: string;
 }
 
-const NOTHING: Answer = { things: [], modules: new Set(), models: new Set(), needles: [], notice: "" };
+const NOTHING: Answer = { things: [], modules: new Set(), models: new Set(), needles: [], notice: "", why: "" };
 const COLUMNS = ["params", "bytes", "uses", "models"];
 const latestAnswer = new WeakMap<Knowledge, { query: string; answer: Answer }>();
 
@@ -40,17 +52,21 @@ export function search(data: Knowledge, query: string): Answer {
 
 function run(data: Knowledge, query: string): Answer {
   const tests: Tests = { module: [], model: [], needles: [], notice: "" };
-  for (const term of split(query)) addTerm(data, term, tests);
-  if (tests.notice) return { ...NOTHING, needles: tests.needles, notice: tests.notice };
+  const terms = split(query);
+  for (const term of terms) addTerm(data, term, tests);
+  const { needles, notice } = tests;
+  if (notice) return { ...NOTHING, needles, notice, why: notice };
   const modules = matching(data.size, tests.module);
   const models = matching(data.modelCount, tests.model);
-  const rank = ranker(data, tests.needles);
+  const rank = ranker(data, needles);
   const byRank = (a: Entity, b: Entity) => rank(b) - rank(a);
   const things = [
     ...models.map(index => ({ kind: "model", index, level: 0 }) as Entity).sort(byRank),
     ...modules.map(index => ({ kind: "module", index, level: 0 }) as Entity).sort(byRank)
   ];
-  return { things, modules: new Set(modules), models: new Set(models), needles: tests.needles, notice: "" };
+  const isFound = (term: number) => some(data.size, tests.module[term]) || some(data.modelCount, tests.model[term]);
+  const why = things.length > 0 ? "" : whyNone(terms, isFound, [words.noMatch, words.notTogether]);
+  return { things, modules: new Set(modules), models: new Set(models), needles, notice, why };
 }
 
 function matching(size: number, tests: readonly Test[]): number[] {
@@ -110,14 +126,13 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
   const found = CONDITION.exec(text);
   if (!found) return false;
   const [, name, sign, bound] = found;
-  const value = readNumber(bound);
+  const value = readNumber(bound, name.toLowerCase());
   const column = data.column(name.toLowerCase());
   const holds = COMPARISONS.get(sign);
   const quantities = quantitiesCalled(data, name.toLowerCase());
   if (!column && quantities.length === 0) {
     if (value === null || sign.startsWith("=")) return false;
-    const known = new Set([...COLUMNS, ...data.measures, ...quantitiesOf(data).map(wordOf)]);
-    tests.notice ||= words.unknownNumber(shortened(name), [...known].join(", "));
+    tests.notice ||= words.unknownNumber(shortened(name), fieldsOf(data).join(", "));
     return true;
   }
   if (value === null || !holds) {
@@ -133,6 +148,25 @@ function addNumber(data: Knowledge, text: string, tests: Tests): boolean {
   const reaches = (number: number | undefined) => number !== undefined && holds(number, value);
   tests.model.push(best.length > 0 ? model => best.some(values => reaches(values.get(model))) : own);
   return true;
+}
+
+/** The numbers that a search may compare. */
+const fieldsOf = (data: Knowledge): string[] => [
+  ...new Set([...COLUMNS, ...data.measures, ...quantitiesOf(data).map(wordOf)])
+];
+
+const listed = new WeakMap<Knowledge, readonly string[]>();
+
+/** What the query may become. */
+export function suggest(data: Knowledge, query: string): string[] {
+  const { classes, families, models } = data.payload;
+  const found = listed.get(data) ?? [
+    ...wordsOf("class", classes.name),
+    ...wordsOf("model", models.name),
+    ...wordsOf("family", families)
+  ];
+  listed.set(data, found);
+  return suggestions(query, fieldsOf(data), found);
 }
 
 const numbersOf = new WeakMap<Knowledge, readonly Quantity[]>();

@@ -12,7 +12,6 @@ export const noticeLimit = (): number => nodeLimits().notice; // above it, a not
 export const nodeLimit = (): number => nodeLimits().refusal; // above it, a refusal
 
 export const manyNodes = (): string => words.manyNodes(noticeLimit());
-export const isManyNodes = (notice: string): boolean => words.IS_MANY_NODES.test(notice);
 export const tooMany = (): string => words.tooMany(nodeLimit());
 const partly = (): string => words.openedPartly(noticeLimit());
 

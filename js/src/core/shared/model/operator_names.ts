@@ -1,17 +1,8 @@
 // What a group of operators is called: by patterns that are known, then by the operators that tell most.
 
-import { type Dataflow, operatorWord } from "./dataflow";
-import * as words from "../../words/graph";
+import type { Dataflow } from "./dataflow";
 import { push } from "../base/multimap";
-
-/** How much an operator tells of what is computed, the most telling first. */
-export enum Rank {
-  Pattern, // several operators under their usual name
-  Mix, // one value from many: products, sums over a dimension, sorting
-  Map, // each value by itself
-  Sign, // arithmetic, comparisons
-  Move // values are made, joined, picked or stand otherwise
-}
+import { type Pattern, PATTERNS, plainName, Rank, Way } from "./operator_patterns";
 
 const listed = (text: string): ReadonlySet<string> => new Set(text.split("|"));
 
@@ -42,11 +33,8 @@ const USUAL: readonly (readonly [RegExp, string])[] = [
   [/^unique2$/, "unique"]
 ];
 
-/** The name of an operator without the sign of what writes in place. */
-const plain = (flow: Dataflow, step: number): string => operatorWord(flow.fullName(step)).replace(/_$/, "");
-
 function rankOf(flow: Dataflow, step: number): Rank {
-  const name = plain(flow, step);
+  const name = plainName(flow, step);
   if (SIGNS.has(name)) return Rank.Sign;
   if (MOVES.has(name) || !flow.computes(step)) return Rank.Move;
   return MAPS.has(name) ? Rank.Map : Rank.Mix;
@@ -60,51 +48,6 @@ function usualName(flow: Dataflow, step: number): string {
 }
 
 // Patterns: operators of which each reads what the one before gave, with moves and arithmetic between them.
-
-export interface Pattern {
-  readonly name: string;
-  readonly path: readonly RegExp[];
-  readonly rank: Rank;
-  /** What else must hold of the operators of the path. */
-  readonly holds?: (flow: Dataflow, path: readonly number[]) => boolean;
-}
-
-const PRODUCT = "b?mm|matmul|baddbmm|einsum";
-
-function pattern(name: string, path: string, rank = Rank.Pattern, holds?: Pattern["holds"]): Pattern {
-  return { name, path: path.split(" > ").map(one => new RegExp(`^(?:${one})$`)), rank, holds };
-}
-
-/** The loss is one number. */
-const isScalar = (flow: Dataflow, path: readonly number[]) =>
-  flow.values(path[path.length - 1]).every(value => flow.payload.shapes[flow.payload.values.shape[value]].length === 0);
-
-/** The last operator reads what the first one read, too: x · σ(x). */
-const isGate = ({ payload }: Dataflow, path: readonly number[]) => {
-  const [first, last] = [payload.steps.inputs[path[0]], payload.steps.inputs[path[path.length - 1]]];
-  return last.some(value => first.includes(value));
-};
-
-/** In the order in which they are sought: the longer first. */
-export const PATTERNS: readonly Pattern[] = [
-  pattern("cross_entropy", "log_softmax > nll_loss.*"),
-  pattern(words.ROTARY_EMBEDDING, "neg > cat|stack > mul > add"),
-  pattern(words.ROTARY_EMBEDDING, "view_as_complex > mul > view_as_real"),
-  pattern("attention", "scaled_dot_product_attention"),
-  pattern("attention", `${PRODUCT} > softmax > ${PRODUCT}`),
-  pattern(words.LAYER_NORM, "sub > pow|square|mul > mean|sum > rsqrt|sqrt > mul|div"),
-  pattern(words.LAYER_NORM, "var|var_mean|std > rsqrt|sqrt|div > mul|div"),
-  pattern(words.RMS_NORM, "pow|square|mul > mean > rsqrt|sqrt > mul|div"),
-  pattern("mse_loss", "sub > pow|square|mul > mean|sum", Rank.Pattern, isScalar),
-  pattern("l1_loss", "sub > abs > mean|sum", Rank.Pattern, isScalar),
-  pattern("softmax", "exp > sum > div", Rank.Mix),
-  pattern("normalize", "linalg_vector_norm|norm > div", Rank.Mix),
-  pattern("gelu", "pow > tanh > mul", Rank.Map),
-  pattern("gelu", "erf > mul", Rank.Map),
-  pattern("silu", "sigmoid > mul", Rank.Map, isGate),
-  pattern("dropout", "bernoulli > div > mul", Rank.Map),
-  pattern("mask", "tril|triu|eq|ne|lt|le|gt|ge > where|masked_fill", Rank.Sign)
-];
 
 const MAX_WAY = 24; // operators of one pattern
 
@@ -136,7 +79,7 @@ class PatternSearch {
   ) {
     const inside = new Set(steps);
     for (const step of steps) {
-      this.names.set(step, plain(flow, step));
+      this.names.set(step, plainName(flow, step));
       for (const value of flow.payload.steps.inputs[step]) {
         const maker = flow.payload.values.step[value];
         if (inside.has(maker)) push(this.readers, maker, step);
@@ -151,29 +94,29 @@ class PatternSearch {
   }
 
   take({ name, rank, path, holds }: Pattern, step: number): Named[] {
-    const way = this.way(path, step);
-    if (!way || (holds && !holds(this.flow, way))) return [];
+    const way = this.way(path, step, holds);
+    if (!way) return [];
     way.forEach(one => this.owner.set(one, this.found));
     this.found += 1;
     return [{ name, rank, steps: way }];
   }
 
   /** The operators from a step on that the path leads through; null where it leads nowhere. */
-  private way(path: readonly RegExp[], first: number): number[] | null {
-    if (this.isFirst(path, first)) {
-      const seen = new Set<string>();
-      const waiting = [{ way: [first], at: 0 }];
-      for (let state = waiting.pop(); state; state = waiting.pop()) {
-        const { way, at } = state;
-        if (at === path.length - 1) return way;
-        if (way.length >= MAX_WAY) continue;
-        for (const reader of this.readers.get(way[way.length - 1]) ?? []) {
-          const next = this.isOn(path[at + 1], reader) ? at + 1 : this.isPassed(reader) ? at : -1;
-          const key = `${reader} ${next}`;
-          if (next < 0 || seen.has(key) || this.owner.has(reader)) continue;
-          seen.add(key);
-          waiting.push({ way: [...way, reader], at: next });
-        }
+  private way(path: readonly RegExp[], first: number, holds: Pattern["holds"]): number[] | null {
+    if (!this.isFirst(path, first)) return null;
+    const seen = new Set<string>();
+    const waiting = [{ way: [first], places: [0] }]; // of the parts of the path in it
+    for (let state = waiting.pop(); state; state = waiting.pop()) {
+      const { way, places } = state;
+      const at = places.length;
+      if (at === path.length && holds(new Way(this.flow, way, places))) return way;
+      if (at === path.length || way.length >= MAX_WAY) continue;
+      for (const reader of this.readers.get(way[way.length - 1]) ?? []) {
+        const isNext = this.isOn(path[at], reader);
+        const key = `${reader} ${at} ${isNext}`;
+        if (!(isNext || this.isPassed(reader)) || seen.has(key) || this.owner.has(reader)) continue;
+        seen.add(key);
+        waiting.push({ way: [...way, reader], places: isNext ? [...places, way.length] : places });
       }
     }
     return null;
@@ -210,7 +153,7 @@ class PatternSearch {
       const only = one(inputs[step].map(value => owner.get(flow.payload.values.step[value])));
       if (!owner.has(step) && only !== undefined && this.isSmall(step)) owner.set(step, only);
     }
-    const all = found.map(({ steps }) => [...steps].slice(0, 0));
+    const all: number[][] = found.map(() => []);
     for (const step of this.steps) {
       const at = owner.get(step);
       if (at !== undefined) all[at].push(step);

@@ -3,7 +3,8 @@
 import type { Dataflow } from "./dataflow";
 import { push } from "../base/multimap";
 import { describeGroup, type OperatorGroup } from "./operator_groups";
-import { findPatterns, Rank } from "./operator_names";
+import { findPatterns } from "./operator_names";
+import { Rank } from "./operator_patterns";
 
 const FEW = 8; // operators that are drawn one by one
 const ALL = 60; // the same, of one line of code

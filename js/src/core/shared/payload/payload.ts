@@ -67,7 +67,10 @@ const FlowSchema = v.pipe(
         source: list(isPlace),
         flops: list(isValue) // null: no formula is known
       },
-      { view: list(isCount) } // steps that only look at their input otherwise
+      {
+        view: list(isCount), // steps that only look at their input otherwise
+        square: v.optional(list(isCount)) // steps that multiply their input by itself; none of files
+      }
     ),
     values: table({ step: list(isPlace), shape: list(isCount), dtype: list(isCount), axes: list(isCounts) }),
     tensors: table(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deepNet, hierarchyOf, hostileNet, hostileTexts, smallNet, wideNet } from "../../../testing/sample";
-import { fieldsOf, highlight, matches, search, suggestions } from "./search";
+import { fieldsOf, highlight, matches, modelSuggestions, search } from "./search";
 
 const found = (query: string) => matches(smallNet(), query).map(node => smallNet().path(node));
 
@@ -26,6 +26,16 @@ describe("search language", () => {
     ["PARAMS==128", ["bn1"]],
     ["params > 1M", [""]],
     ["params >= 1M type:linear", ["fc"]],
+    ["params = 0 1.0", ["layer1.0.relu"]],
+    ["params == 128", ["bn1"]],
+    ['"bn1" params > 100', ["bn1"]],
+    ['params > 100 class:"BatchNorm2d"', ["bn1"]],
+    ["params > 0.9MB", ["", "conv1", "fc"]],
+    ["params > 0.9 MB", ["", "conv1", "fc"]],
+    ["params > 0.9 M fc", ["fc"]],
+    ["params > 1 MiB", [""]],
+    ["params < 0.0000002 B bn1", ["bn1"]],
+    ["class:conv2d layer1.3", ["layer1.3.conv"]],
     ["relu params< 1", ["layer1.0.relu", "layer1.1.relu", "layer1.2.relu", "layer1.3.relu"]],
     ["occurrences=4 layer1.1", ["layer1.1", "layer1.1.conv", "layer1.1.relu"]],
     ['"fc"', ["fc"]],
@@ -38,6 +48,9 @@ describe("search language", () => {
   it.each([
     ["type:", "class after"],
     ["params>", "number after"],
+    ["params >", "number after “params>”"],
+    ["params = x", "number after"],
+    ["params > 1i", "number after"],
     ["params>abc", "number after"],
     ["params>1X", "number after"],
     ["speed > 3", "No field “speed”. Fields: params"]
@@ -50,18 +63,19 @@ describe("search language", () => {
   it.each([
     ["conv1", ""],
     ["nothing-like-it", "No module matches “nothing-like-it”"],
-    ["conv1 params > 1G", "No module matches “params>1G”"],
+    ["conv1 params > 1G", "No module matches “params > 1G”"],
     ["conv1 type:Linear", "No module matches all 2 terms"],
     ["", ""]
   ])("says why nothing was found by %j", (query, why) => expect(search(smallNet(), query).why).toBe(why));
 
   it("offers fields, their comparisons and classes as one types", () => {
-    const offered = (query: string) => suggestions(smallNet(), query);
+    const offered = (query: string) => modelSuggestions(smallNet(), query);
     expect(offered("par")).toEqual(["params > 1M"]);
     expect(offered("conv1 params ")).toEqual(["conv1 params > 1M", "conv1 params < 1k", "conv1 params = 0"]);
-    expect(offered("lin")).toEqual(["type:Linear"]);
-    expect(offered("type:conv")).toEqual(["type:Conv2d"]);
-    expect(offered("type:Conv2d")).toEqual([]);
+    expect(offered("lin")).toEqual(["class:Linear"]);
+    expect(offered("class:conv")).toEqual(["class:Conv2d"]);
+    expect(offered("fc type:conv")).toEqual(["fc class:Conv2d"]);
+    expect(offered("class:Conv2d")).toEqual([]);
     expect(offered("")).toContain("params > 1M");
   });
 

@@ -1,6 +1,7 @@
-// The search language: free text, phrases in quotes, `type:Conv2d`, `params>1M`; several terms must all hold.
+// The search language: free text, phrases in quotes, `class:Conv2d`, `params > 1M`; several terms must all hold.
 
 import * as words from "../../words/tree";
+import { isBytes } from "../base/format";
 import { type Hierarchy, KINDS } from "../model/hierarchy";
 
 type Comparison = (value: number, bound: number) => boolean;
@@ -14,41 +15,39 @@ export const COMPARISONS: ReadonlyMap<string, Comparison> = new Map<string, Comp
   ["==", (value, bound) => value === bound],
   ["!=", (value, bound) => value !== bound]
 ]);
-const FACTORS = new Map([
-  ["", 1],
-  ["k", 1e3],
-  ["m", 1e6],
-  ["g", 1e9],
-  ["t", 1e12]
-]);
-const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgt]?)$/i;
-export const CONDITION = /^([a-z_][\w.@-]*?)(>=|<=|!=|==|=|>|<)(.*)$/is;
-
-const TERM = /"([^"]+)"(?=\s|$)|((?:type|class):)"([^"]*)"(?=\s|$)|(\S+)/gi;
+const PREFIXES = ["", "k", "m", "g", "t", "p"];
+const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)(b?)$/i;
+export const CONDITION = /^([a-z_][\w.@-]*?)\s*(>=|<=|!=|==|=|>|<)\s*(.*)$/is;
 
 export interface Term {
   text: string;
   phrase: boolean;
 }
 
-/** White space around a comparison: `params > 1M` is one term. */
-const SPACED = /([a-z_][\w.@-]*)[^\S\n]*(>=|<=|!=|==|>|<)[^\S\n]*(?=[+-]?[\d.])/gi;
+/** A number with its unit, or a word. */
+const BOUND = String.raw`(?:[+-]?[\d.]\S*\s+(?:[kmgtp]i?b?|b)(?=\s|$)|\S*)`;
+const TERM = new RegExp(
+  String.raw`"([^"]+)"(?=\s|$)|((?:type|class):)"([^"]*)"(?=\s|$)|([a-z_][\w.@-]*\s*(?:[<>!=]=|[<>=])\s*${BOUND}|\S+)`,
+  "gi"
+);
 
-/** Terms are set apart by white space; "double quotes" keep a phrase together, and what is after `type:`. */
+/** Terms are set apart by white space, which may stand in `params > 1 M`; "double quotes" keep a phrase together. */
 export function split(query: string): Term[] {
-  const terms: Term[] = [];
-  const joined = query.includes('"') ? query : query.replace(SPACED, "$1$2");
-  for (const [, phrase, prefix, quoted, plain] of joined.matchAll(TERM)) {
-    if (phrase !== undefined) terms.push({ text: phrase, phrase: true });
-    else terms.push({ text: prefix === undefined ? plain : prefix + quoted, phrase: false });
-  }
-  return terms;
+  return [...query.matchAll(TERM)].map(([, phrase, prefix, quoted, plain]) =>
+    phrase !== undefined
+      ? { text: phrase, phrase: true }
+      : { text: prefix === undefined ? plain.trim() : prefix + quoted, phrase: false }
+  );
 }
 
-export function readNumber(text: string): number | null {
+/** "1.5M", "2 KiB", "1 MB"; "7B" is that many bytes where these are counted, and billions of all else. */
+export function readNumber(text: string, column: string): number | null {
   const found = NUMBER.exec(text);
   if (!found) return null;
-  return Number(found[1]) * (FACTORS.get(found[2].toLowerCase()) ?? Number.NaN);
+  const [prefix, binary, byte] = found.slice(2).map(part => part.toLowerCase());
+  if (prefix === "" && binary !== "") return null;
+  const power = prefix === "" && byte !== "" && !isBytes(column) ? 3 : PREFIXES.indexOf(prefix);
+  return Number(found[1]) * (binary === "" ? 1000 : 1024) ** power;
 }
 
 export function shortened(text: string): string {
@@ -99,16 +98,23 @@ function run(h: Hierarchy, query: string): SearchResult {
   if (tests.length && !notice) {
     for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
   }
-  return { nodes, needles, notice, why: notice || (nodes.length > 0 || !tests.length ? "" : whyNone(h, terms, tests)) };
+  const reason = () => whyNone(terms, at => some(h.size, tests[at]), [words.noMatch, words.notTogether]);
+  return { nodes, needles, notice, why: notice || (nodes.length > 0 || !tests.length ? "" : reason()) };
 }
 
-/** The first term that no module matches, or that there is none which matches all. */
-function whyNone(h: Hierarchy, terms: readonly Term[], tests: readonly Test[]): string {
-  const at = tests.findIndex(test => {
-    for (let node = 0; node < h.size; node += 1) if (test(node)) return false;
-    return true;
-  });
-  return at < 0 ? words.notTogether(tests.length) : words.noMatch(shortened(terms[at].text));
+export function some(size: number, test: Test): boolean {
+  for (let at = 0; at < size; at += 1) if (test(at)) return true;
+  return false;
+}
+
+/** The first term that nothing matches, or that nothing matches all of them. */
+export function whyNone(
+  terms: readonly Term[],
+  matches: (term: number) => boolean,
+  [noMatch, notTogether]: readonly [(term: string) => string, (count: number) => string]
+): string {
+  const at = terms.findIndex((_, term) => !matches(term));
+  return at < 0 ? notTogether(terms.length) : noMatch(shortened(terms[at].text));
 }
 
 /** The numbers that a search may compare. */
@@ -116,7 +122,7 @@ export function fieldsOf(h: Hierarchy): string[] {
   return [...Object.keys(h.payload.columns), "occurrences"];
 }
 
-/** `type:Conv2d`: the class, exactly, whatever the case; of the kinds that a file's tensors tell, the beginning does. */
+/** `class:Conv2d`, or `type:`: the class, exactly, whatever the case; of the kinds that a file's tensors tell, the beginning does. */
 function classTest(h: Hierarchy, term: string): Test | string | undefined {
   const found = /^(?:type|class):(.*)$/is.exec(term);
   if (!found) return undefined;
@@ -140,21 +146,29 @@ function isKind({ payload }: Hierarchy, index: number): boolean {
 
 const MAX_SUGGESTIONS = 12;
 
-/** What the query may become: fields with their comparisons, and classes of this model. */
-export function suggestions(h: Hierarchy, query: string): string[] {
+/** What a query may become: one of the fields with a comparison, or one of the words, such as "class:Conv2d". */
+export function suggestions(query: string, fields: readonly string[], listed: readonly string[]): string[] {
   const [, before, last] = /^(.*?)(\S*)$/s.exec(query) ?? ["", "", ""];
-  const wanted = last.toLowerCase();
+  const wanted = last.toLowerCase().replace(/^type:/, "class:");
   const field = /(?:^|\s)([a-z_][\w.@-]*)\s+$/i.exec(before)?.[1].toLowerCase() ?? "";
-  const fields = fieldsOf(h);
   if (last === "" && fields.includes(field)) return ["> 1M", "< 1k", "= 0"].map(end => before + end);
-  const classes = [...new Set(h.payload.classes.name)].filter(name => /^\w+$/.test(name)).sort();
-  const all = [...fields.map(name => `${name} > 1M`), ...classes.map(name => `type:${name}`)];
-  const matching = all.filter(one => {
-    return one.toLowerCase().startsWith(wanted) || (wanted !== "" && one.toLowerCase().startsWith(`type:${wanted}`));
+  const matching = [...fields.map(name => `${name} > 1M`), ...listed].filter(one => {
+    const word = one.toLowerCase();
+    return word.startsWith(wanted) || (wanted !== "" && word.slice(word.indexOf(":") + 1).startsWith(wanted));
   });
-  const [first] = matching;
-  if (matching.length === 1 && first.toLowerCase() === wanted) return [];
+  if (matching.length === 1 && matching[0].toLowerCase() === wanted) return [];
   return matching.slice(0, MAX_SUGGESTIONS).map(one => before + one);
+}
+
+/** Names that a search can be for without quotes, each once: "class:Conv2d". */
+export function wordsOf(kind: string, names: readonly string[]): string[] {
+  const found = new Set(names.filter(name => /^[^\s"]+$/.test(name)));
+  return [...found].sort().map(name => `${kind}:${name}`);
+}
+
+/** The same, with the fields and classes of a model. */
+export function modelSuggestions(h: Hierarchy, query: string): string[] {
+  return suggestions(query, fieldsOf(h), wordsOf("class", h.payload.classes.name));
 }
 
 const EXAMPLE = "Conv2d"; // where no class of the model can be typed
@@ -182,7 +196,7 @@ function numberTest(h: Hierarchy, term: string): Test | string | undefined {
   const found = CONDITION.exec(term);
   if (!found) return undefined;
   const [, name, sign, text] = found;
-  const bound = readNumber(text);
+  const bound = readNumber(text, name.toLowerCase());
   const column = columnNamed(h, name);
   // `src=1` may well be text; `speed>3` is a question that has no answer here
   if (!column)

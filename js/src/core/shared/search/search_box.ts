@@ -1,7 +1,7 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
 import { contextOf } from "../base/canvas";
-import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option } from "../ui/dom";
+import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option, uniqueId } from "../ui/dom";
 
 const CLEAR = 20; // pixels that browsers keep for the button that clears the field
 const DELAY = 90; // ms without a key before a search runs
@@ -11,10 +11,8 @@ export interface SearchTexts {
   readonly help: string;
   readonly label: string;
   /** What the query may become. */
-  readonly suggest?: (query: string) => readonly string[];
+  suggest(query: string): readonly string[];
 }
-
-let lists = 0; // each box has one of its own
 
 interface SearchEvents {
   search(query: string): void;
@@ -42,7 +40,7 @@ export class SearchBox {
     this.input.setAttribute("aria-label", texts.label);
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
-    this.element.append(icon("search"), this.input, this.count, ...this.suggested(texts));
+    this.element.append(icon("search"), this.input, this.count, this.suggested(texts));
     this.disposers.add(fitPlaceholder(this.input, texts.placeholder));
     this.disposers.add(
       listen(this.input, "input", () => this.typed.call()),
@@ -71,14 +69,13 @@ export class SearchBox {
   }
 
   /** Offers words as one types. */
-  private suggested({ suggest }: SearchTexts): HTMLElement[] {
-    if (!suggest) return [];
+  private suggested(texts: SearchTexts): HTMLElement {
     const list = el("datalist");
-    list.id = `mkg-search-words-${++lists}`;
+    list.id = uniqueId();
     this.input.setAttribute("list", list.id);
-    const fill = () => list.replaceChildren(...suggest(this.input.value).map(one => option(one, one)));
+    const fill = () => list.replaceChildren(...texts.suggest(this.input.value).map(one => option(one, one)));
     this.disposers.add(listen(this.input, "input", fill), listen(this.input, "focus", fill));
-    return [list];
+    return list;
   }
 
   private shortcut(event: KeyboardEvent): void {
@@ -103,7 +100,7 @@ export class SearchBox {
   }
 }
 
-/** As much of it as has room, in whole parts: "Search: text, type:Conv2d" down to "Search". */
+/** As much of it as has room, in whole parts: "Search: text, class:Conv2d" down to "Search". */
 function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
   const cuts = [text.length, ...[...text.matchAll(/[:,] /g)].map(({ index }) => index).reverse()];
   const offered = cuts.map(end => text.slice(0, end));

@@ -106,7 +106,7 @@ describe("color of nodes", () => {
     expect(valueOf(h, store, 10)?.value).toBeNaN();
     expect(valueOf(h, store, 13)).toEqual({ value: 6, note: "mean of 1 module" });
     expect(valueOf(h, store, 3)).toEqual({ value: 4.5, note: "mean of 4 modules" });
-    expect(scaleOf(h, store)?.aggregation).toContain("mean");
+    expect(scaleOf(h, store)?.aggregate).toBe("mean");
     store.set("colorBy", "params");
     expect(valueOf(h, store, 3)).toEqual({ value: 400, note: "sum of children" });
   });

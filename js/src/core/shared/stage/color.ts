@@ -10,7 +10,7 @@ import * as words from "../../words/shared";
 export interface Scale {
   readonly column: string;
   readonly label: string;
-  readonly aggregation: string; // how a closed container got its value; "" when nothing is aggregated
+  readonly aggregate: Aggregate; // how a closed container got its value
   readonly logarithmic: boolean;
   readonly min: number; // of the finite values; both NaN when there are none
   readonly max: number;
@@ -94,7 +94,7 @@ export function valueOf(h: Hierarchy, store: GraphStore, node: number): NodeValu
   const own = shown.given[node];
   const value = shown.values[node];
   if (!h.isContainer(node) || value === null) return { value, note: "" };
-  if (own !== null) return { value, note: shown.scale.column === "overlay" ? "" : shown.scale.aggregation };
+  if (own !== null) return { value, note: shown.scale.column === "overlay" ? "" : NOTES[shown.scale.aggregate] };
   return {
     value,
     note: Number.isFinite(value) ? words.meanOf(shown.counts[node]) : words.NO_FINITE
@@ -190,7 +190,7 @@ function filledByMean(
   return { values, counts };
 }
 
-const AGGREGATIONS: Readonly<Record<Aggregate, string>> = {
+const NOTES: Readonly<Record<Aggregate, string>> = {
   sum: words.SUM_OF_CHILDREN,
   mean: words.MEAN_OF_MODULES,
   own: ""
@@ -222,7 +222,7 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
   return {
     column,
     label: column === "occurrences" ? words.OCCURRENCES : labelOf(h, column),
-    aggregation: AGGREGATIONS[aggregate],
+    aggregate,
     logarithmic,
     min,
     max,

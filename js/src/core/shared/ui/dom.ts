@@ -13,6 +13,11 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Nothing happens where the text is the same: what is said to those who do not see the page is not said again. */
+export function setText(element: HTMLElement, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** A push button; `title` doubles as the tooltip. */
 export function button(className: string, text: string, title = ""): HTMLButtonElement {
   const element = el("button", className, text);
@@ -71,6 +76,11 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   return element;
 }
+
+let ids = 0;
+
+/** An id that no other element of the page has. */
+export const uniqueId = (): string => `mkg-${++ids}`;
 
 /** Set or remove an attribute, touching the DOM only when it changes. */
 export function setAttribute(element: Element, name: string, value: string | number | null): void {

@@ -22,15 +22,14 @@ export function paneHandle(
   isRow: boolean,
   bounds: readonly [number, number],
   actions: HandleActions
-): { element: HTMLElement; show: (share: number) => void; dispose: Disposer } {
+): { element: HTMLElement; show: (share: number, most?: number) => void; dispose: Disposer } {
   const element = el("div", className);
   element.tabIndex = 0;
   const attributes = {
     role: "separator",
     "aria-orientation": isRow ? "horizontal" : "vertical",
     "aria-label": label,
-    "aria-valuemin": Math.round(bounds[0] * 100),
-    "aria-valuemax": Math.round(bounds[1] * 100)
+    "aria-valuemin": Math.round(bounds[0] * 100)
   };
   for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
   const enter = () => {
@@ -79,7 +78,10 @@ export function paneHandle(
   ];
   return {
     element,
-    show: share => setAttribute(element, "aria-valuenow", Math.round(share * 100)),
+    show: (share, most = bounds[1]) => {
+      setAttribute(element, "aria-valuemax", Math.round(most * 100));
+      setAttribute(element, "aria-valuenow", Math.round(share * 100));
+    },
     dispose: () => disposers.forEach(dispose => dispose())
   };
 }

@@ -80,10 +80,58 @@ describe("side panes", () => {
     expect(columns()).toEqual(["25.00%", "25.00%"]);
     expect(left.getAttribute("aria-valuenow")).toBe("25");
     press(right, "End");
-    expect(columns()[1]).toBe("60.00%");
+    expect(columns()[1]).toBe("35.00%");
     press(right, "Enter");
     expect(isShown("right")).toBe(false);
     expect(right.hidden).toBe(true);
+  });
+
+  it("leave the canvas two fifths of the width, whatever is asked for or remembered", () => {
+    const sum = () => columns().reduce((all, one) => all + parseFloat(one), 0);
+    made();
+    const [left, right] = handles();
+    press(left, "End");
+    expect([columns()[0], left.getAttribute("aria-valuemax")]).toEqual(["30.00%", "30"]);
+    press(right, "End");
+    expect(sum()).toBeCloseTo(60);
+    folds()[1].click();
+    press(left, "End");
+    expect(columns()).toEqual(["60.00%", "0px"]);
+    folds()[1].click();
+    expect(sum()).toBeCloseTo(60);
+    localStorage.setItem("modulekg-widgets:test:right", "0.6");
+    localStorage.setItem("modulekg-widgets:test:left", "0.6");
+    forgetAll();
+    made();
+    expect(columns()).toEqual(["50.00%", "10.00%"]);
+  });
+
+  it("keep the focus where Enter folds, and name the handle by what it moves", () => {
+    made();
+    document.body.append(main.parentElement as HTMLElement);
+    const [left] = handles();
+    expect(left.getAttribute("aria-label")).toBe("Width of the tree");
+    left.focus();
+    press(left, "Enter");
+    expect(document.activeElement).toBe(folds()[0]);
+    size.width = 960;
+    made();
+    expect(handles()[0].getAttribute("aria-label")).toBe("Width of the side panes");
+  });
+
+  it("are written down when a drag ends, not at each move", () => {
+    made();
+    main.getBoundingClientRect = () => new DOMRect(0, 0, 1000, 500);
+    const [left] = handles();
+    left.setPointerCapture = () => undefined;
+    const send = (type: string, clientX: number) => left.dispatchEvent(new MouseEvent(type, { clientX }));
+    const known = () => localStorage.getItem("modulekg-widgets:test:left");
+    send("pointerdown", 200);
+    send("pointermove", 210);
+    send("pointermove", 150);
+    expect([columns()[0], known()]).toEqual(["15.00%", null]);
+    send("pointerup", 150);
+    expect([columns()[0], known()]).toEqual(["15.00%", "0.15"]);
   });
 
   it("are remembered by the browser, damaged entries not", () => {

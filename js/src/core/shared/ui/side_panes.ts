@@ -9,7 +9,7 @@ import { paneHandle } from "./pane_handle";
 type Side = "left" | "right";
 export type Shares = Readonly<Record<Side | "both", number>>; // of the width; "both": of the column where they are one
 
-const BOUNDS = [0.1, 0.6] as const;
+const BOUNDS = [0.1, 0.6] as const; // of one pane, and the most of both: the rest is the canvas
 const ONE_COLUMN = 1000; // px; in less width both stand above each other, so that the canvas has two thirds
 const NARROW = 700; // px; in less width both are folded until somebody asks for them
 const SHORT = 580; // px; in less height of the widget the tree is, in one column both, and the path is left away
@@ -21,6 +21,7 @@ export class SidePanes extends Part {
   private isOneColumn = false;
   private isTight: Readonly<Record<Side, boolean>> = { left: false, right: false };
   private readonly away = new Set<Side>();
+  private readonly moved = new Map<Side | "both", number>(); // while a handle is dragged
 
   /** `key`: under which the browser remembers the arrangement; `usual`: before anybody has changed it. */
   constructor(
@@ -62,9 +63,22 @@ export class SidePanes extends Part {
     this.show();
   }
 
+  /** Where both would leave too little to the canvas, the right one gives way. */
   private share(side: Side | "both"): number {
-    const known = remembered(`${this.key}:${side}`);
-    return typeof known === "number" ? clamped(known) : this.usual[side];
+    const known = this.moved.get(side) ?? remembered(`${this.key}:${side}`);
+    const wanted = typeof known === "number" ? Math.min(BOUNDS[1], Math.max(BOUNDS[0], known)) : this.usual[side];
+    if (side === "both" || !this.isShown(side === "left" ? "right" : "left")) return wanted;
+    return Math.min(wanted, BOUNDS[1] - (side === "left" ? BOUNDS[0] : this.share("left")));
+  }
+
+  /** The most that a handle reaches. */
+  private most(side: Side): number {
+    const other = side === "left" ? "right" : "left";
+    return this.isOneColumn || !this.isShown(other) ? BOUNDS[1] : BOUNDS[1] - this.share(other);
+  }
+
+  private isShown(side: Side): boolean {
+    return !this.isFolded(side) && !this.away.has(side);
   }
 
   private foldKey(side: Side): string {
@@ -94,11 +108,17 @@ export class SidePanes extends Part {
       isFromEnd: side === "right",
       share: () => this.share(shareOf()),
       move: share => {
-        remember(`${this.key}:${shareOf()}`, clamped(share));
+        this.moved.set(shareOf(), Math.max(BOUNDS[0], Math.min(this.most(side), share)));
         this.show();
       },
-      enter: () => this.toggle(side),
-      end: () => undefined
+      enter: () => {
+        this.toggle(side);
+        fold.focus(); // the handle is gone
+      },
+      end: () => {
+        this.moved.forEach((share, moved) => remember(`${this.key}:${moved}`, share));
+        this.moved.clear();
+      }
     });
     const fold = button("mkg-pane-fold", "");
     this.disposers.add(
@@ -110,7 +130,8 @@ export class SidePanes extends Part {
       const isFolded = this.sidesOf(side).every(each => this.isFolded(each));
       gutter.hidden = this.isOneColumn ? side === "right" : this.away.has(side);
       handle.element.hidden = isFolded;
-      handle.show(this.share(shareOf()));
+      handle.show(this.share(shareOf()), this.most(side));
+      setAttribute(handle.element, "aria-label", words.widthOf(shareOf()));
       const name = (isFolded ? words.showPane : words.hidePane)(this.isOneColumn ? "both" : side);
       fold.title = name;
       setAttribute(fold, "aria-label", name);
@@ -122,7 +143,7 @@ export class SidePanes extends Part {
 
   private show(): void {
     const { host, isOneColumn } = this;
-    const shown = (["left", "right"] as const).filter(side => !this.isFolded(side) && !this.away.has(side));
+    const shown = (["left", "right"] as const).filter(side => this.isShown(side));
     host.classList.toggle("mkg-is-one-column", isOneColumn);
     for (const side of ["left", "right"] as const) this.panes[side].hidden = !shown.includes(side);
     const width = (side: Side | "both") => `${(100 * this.share(side)).toFixed(2)}%`;
@@ -136,5 +157,3 @@ export class SidePanes extends Part {
     this.updates.forEach(update => update());
   }
 }
-
-const clamped = (share: number) => Math.min(BOUNDS[1], Math.max(BOUNDS[0], share));
