@@ -2,7 +2,7 @@
 
 import { type Picture, pictureOf } from "../shared/base/canvas";
 import { box, el, keyLine, nameSpan } from "../shared/ui/dom";
-import { metricOf, runName, type SelectedSeries } from "./data/selection";
+import { hasLayers, metricOf, runName, type SelectedSeries } from "./data/selection";
 import * as words from "../words/metrics";
 import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
 import { Heatmap } from "./heat/heatmap";
@@ -110,7 +110,7 @@ class GridView implements View {
     const drawn = this.grid.draw(source);
     this.drawn = drawn;
     const shown = shownIn(drawn);
-    const layered = shown.filter(({ entry }) => entry.module !== "");
+    const layered = shown.filter(({ entry }) => hasLayers(source.data, entry.metric));
     const rest = outcome({ shown: layered, remarks: [], held: pointsIn(source, drawn), isEmpty: shown.length === 0 });
     return {
       ...rest,

@@ -229,6 +229,13 @@ describe("the charts of all metrics", () => {
     expect(card("loss").querySelector(".mkg-metric-card-value")?.textContent).toBe("4 – 8");
   });
 
+  it("count the whole model where a metric of modules has it", async () => {
+    const entries = [...numbers("Norm", ["", "a"]), ...numbers("loss", [""])];
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(3, step => step + i)]) });
+    expect(find(".mkg-metric-module-count").textContent).toBe("2 of 2 modules shown");
+    expect(ticked()).toEqual(["", "a"]);
+  });
+
   it("show all modules that have any metric, and only these are ticked", async () => {
     await grid();
     expect(ticked()).toEqual(MODULES);

@@ -9,7 +9,7 @@ import type { ChartLine, ChartPicture } from "./chart_picture";
 const LEAD = 14; // CSS pixels from the end of the line to its name
 const GAP = 4; // after the name
 const PLAIN = 12; // CSS pixels on the right of a chart without names
-const SHARE = 0.34; // of the chart's width that names may take
+const SHARE = 0.38; // of the chart's width that names may take
 const APART = 11; // CSS pixels between two names
 
 /** CSS pixels that the names need. */
