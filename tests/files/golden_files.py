@@ -92,6 +92,7 @@ def as_shown(path: Path) -> Any:
         "folds": sorted(fold[:3] for fold in payload["folds"]),
         "tied": sorted(payload["tied"]),
         "flow": payload["flow"],
+        "results": (payload["value_names"] or {}).get("results", []),
         "file": payload["file"],
     }
     return json.loads(json.dumps(shown, allow_nan=False))

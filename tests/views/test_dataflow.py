@@ -295,6 +295,32 @@ def test_values_of_calls_have_the_names_of_parameters_and_of_returned_places() -
     assert found["fc"] == (["input"], [""])
 
 
+class Unhashable:
+    """A forward that compares with others, and so has no hash."""
+
+    def __call__(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return left * right
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_a_forward_without_a_hash_has_the_names_of_its_parameters() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product, self.sum = nn.Identity(), nn.Identity()
+            self.product.forward = Unhashable()
+            self.sum.forward = lambda one, other: one + other
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.sum(x, self.product(x, x + 1))
+
+    names = mk.ModelGraph(Outer(), torch.zeros(2)).payload["value_names"]
+    assert ["left", "right"] in names["labels"]
+    assert ["one", "other"] in names["labels"]
+
+
 def test_a_model_without_arguments_is_traced_with_an_empty_tuple() -> None:
     class Noise(nn.Module):
         def __init__(self) -> None:

@@ -204,7 +204,7 @@ class _ValueNames:
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._modules = hierarchy.walk.modules
         self._labels = DistinctKeys[tuple[str, ...]]()
-        self._parameters: dict[object, list[str]] = {}
+        self._parameters: dict[int, tuple[object, list[str]]] = {}
 
     def payload(self, tables: FlowTables) -> Payload:
         calls = tables.tree.calls
@@ -234,10 +234,10 @@ class _ValueNames:
     def _parameters_of(self, module: object) -> list[str]:
         """Returns the names of forward's positional parameters; none of those behind *args."""
         forward = getattr(module, "forward", None)
-        key = getattr(forward, "__func__", forward)
+        key = id(getattr(forward, "__func__", forward))  # a callable need not have a hash
         if key not in self._parameters:
-            self._parameters[key] = _positional(forward)
-        return self._parameters[key]
+            self._parameters[key] = forward, _positional(forward)
+        return self._parameters[key][1]
 
 
 def _positional(function: object) -> list[str]:

@@ -221,9 +221,22 @@ def add_file(payload: Payload, file: ModelFile, hierarchy: Hierarchy) -> None:
     """Add metadata, tensors and graph of a file to the payload of its hierarchy."""
     flow = file_flow(file.contents, hierarchy)
     payload["flow"], payload["traced"] = flow, flow is not None
+    payload["value_names"] = flow and _value_names(file.contents.graph, flow)
     payload["classes"]["source"] = [None] * len(payload["classes"]["source"])  # what it is called, and not what it is
     payload["classes"]["qualified"] = _qualified(payload, hierarchy)
     payload["file"] = _about(file, hierarchy, flow is not None)
+
+
+def _value_names(graph: OperatorGraph, flow: Payload) -> Payload:
+    """Names of the model's outputs, as in the file; not those of operators nor numbers, which nobody has given."""
+    operators = {operator.name for operator in graph.operators}
+    unnamed = [0] * len(flow["calls"]["node"])
+    return {
+        "labels": [[]],
+        "inputs": unnamed,
+        "outputs": unnamed,
+        "results": ["" if name in operators or name.isdigit() else text(name) for name in graph.outputs],
+    }
 
 
 def _qualified(payload: Payload, hierarchy: Hierarchy) -> list[str]:

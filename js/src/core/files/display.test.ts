@@ -15,7 +15,7 @@ const FILES = (readdirSync(GOLDEN, { recursive: true }) as string[])
   .sort();
 
 /** As tests/files/golden_files.py has it: without what each side words or numbers as it likes. */
-function asShown({ title, nodes, entities, classes, columns, folds, tied, flow, file }: ModelPayload): unknown {
+function asShown({ title, nodes, entities, classes, columns, folds, tied, flow, value_names, file }: ModelPayload): unknown {
   const shown = {
     title,
     name: nodes.name,
@@ -27,6 +27,7 @@ function asShown({ title, nodes, entities, classes, columns, folds, tied, flow, 
     folds: folds.map(([first, count, kind]) => `${first} ${count} ${kind}`).sort(),
     tied: tied.map(each => JSON.stringify(each)).sort(),
     flow,
+    results: value_names?.results ?? [],
     file: { ...file, operators: file?.operators ?? [] }
   };
   return JSON.parse(JSON.stringify(shown));

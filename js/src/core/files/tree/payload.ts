@@ -54,6 +54,7 @@ export function filePayload(contents: FileContents, name: string): ModelPayload 
     flow,
     axes: null,
     compare: null,
+    value_names: flow && valueNamesOf(contents, flow),
     file: aboutOf(contents, tree, name, flow !== null)
   };
 }
@@ -147,6 +148,14 @@ export function flowOf(contents: FileContents, tree: FileTree): FlowPayload | nu
   const { graph } = contents;
   if (!graph || graph.operators.length === 0 || graph.operators.length > MAX_FLOW_OPERATORS) return null;
   return new FlowTables(tree, graph).payload();
+}
+
+/** Names of the model's outputs, as in the file; not those of operators nor numbers, which nobody has given. */
+function valueNamesOf({ graph }: FileContents, { calls }: FlowPayload): ModelPayload["value_names"] {
+  const operators = new Set(graph?.operators.map(({ name }) => name));
+  const unnamed = calls.node.map(() => 0);
+  const results = graph?.outputs.map(name => (operators.has(name) || /^\d+$/.test(name) ? "" : name)) ?? [];
+  return { labels: [[]], inputs: unnamed, outputs: unnamed, results };
 }
 
 class Distinct<T> {
