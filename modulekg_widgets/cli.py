@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The argument parser of all subcommands."""
-    root = argparse.ArgumentParser(prog="modulekg", description="See and question PyTorch models.")
+    root = argparse.ArgumentParser(prog="modulekg", description="Inspect, query and prune PyTorch models.")
     root.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     name = "a model as module:callable, e.g. torchvision.models:resnet18"
@@ -84,21 +84,21 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="open the quickstart notebooks in JupyterLab",
-        description="Copy the notebooks to a folder that is kept, and open the quickstart there. A notebook that is in "
-        "the folder already stays as it is: what you change and save is there the next time.",
+        description="Copy the notebooks to a folder and open the quickstart there. Notebooks that are already in "
+        "the folder are not overwritten.",
     )
-    demo.add_argument("--folder", type=Path, help=f"where the notebooks are kept (default: ./{DEMO_FOLDER})")
+    demo.add_argument("--folder", type=Path, help=f"folder of the notebooks (default: ./{DEMO_FOLDER})")
     demo.add_argument(
         "--check",
         action="store_true",
-        help="execute every notebook without a browser, print the seconds of each, and keep nothing",
+        help="execute every notebook without a browser, print the seconds of each, and delete the copies",
     )
-    demo.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="with --check, execute these alone")
+    demo.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="with --check, run only these")
     demo.add_argument("--port", type=int, help="port of the server (default: JupyterLab's choice)")
     demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
     demo.set_defaults(run=run_demo)
 
-    show = commands.add_parser("show", help="print what a model file holds, without running anything of it")
+    show = commands.add_parser("show", help="print the contents of a model file without running its code")
     show.add_argument("file", type=Path, help="such as model.safetensors, model.onnx, model.pt2, checkpoint.pth")
     show.add_argument("--tensors", action="store_true", help="list every tensor instead of the folded modules")
     show.set_defaults(run=run_show)
@@ -106,17 +106,17 @@ def parser() -> argparse.ArgumentParser:
     compare = commands.add_parser("diff", help="compare two models or model files (exit code 0: same, 1: different)")
     compare.add_argument("a", help=f"{name}, or a model file")
     compare.add_argument("b", help="another one")
-    compare.add_argument("--weights", action="store_true", help="compare the values of the tensors, too")
+    compare.add_argument("--weights", action="store_true", help="also compare the values of the tensors")
     compare.set_defaults(run=run_diff)
 
-    index = commands.add_parser("index", help="add models to a knowledge graph; goes on where it was interrupted")
+    index = commands.add_parser("index", help="add models to a knowledge graph; continues an interrupted run")
     index.add_argument(
         "models",
         nargs="+",
         help=f"{', '.join(f'{library}:all' for library in LIBRARIES)}, a pattern in the place of all, or {name}",
     )
     index.add_argument("--store", required=True, help="a file such as zoo.db, or postgresql://host/database")
-    index.add_argument("--again", action="store_true", help="add the models again that the graph knows")
+    index.add_argument("--again", action="store_true", help="also add models that the graph already has")
     index.set_defaults(run=run_index)
 
     export = commands.add_parser("export", help="write a picture or the graph of a model, or a stored graph")
@@ -130,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
 def run_demo(arguments: argparse.Namespace) -> int:
     """Open the notebooks in a persistent folder, or execute temporary copies with --check."""
     if arguments.notebooks and not arguments.check:
-        raise CommandError("single notebooks are for --check: the folder that opens has all of them")
+        raise CommandError("notebooks can be named only with --check: the folder that opens has all")
     for package in ("jupyterlab", "nbclient"):
         if importlib.util.find_spec(package) is None:
             raise CommandError(LAB_MISSING)
@@ -139,10 +139,10 @@ def run_demo(arguments: argparse.Namespace) -> int:
     folder = (arguments.folder or Path(DEMO_FOLDER)).expanduser().absolute()
     notebooks, changed = copy_notebooks(folder)
     print(f"The notebooks are in {folder}", flush=True)
-    print("This folder is kept: what you save there is there the next time. For fresh copies delete it,", flush=True)
-    print("or name another one with --folder. What cells write to temporary folders is not kept.", flush=True)
+    print("Your changes in this folder are kept. For fresh copies, delete it", flush=True)
+    print("or pass another --folder. Temporary folders are not kept.", flush=True)
     if changed:
-        print(f"Left as you have saved them: {', '.join(changed)}", flush=True)
+        print(f"Not overwritten: {', '.join(changed)}", flush=True)
     start_lab(folder, notebooks[0], arguments)
     return 0
 
@@ -150,7 +150,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
 def check_copies(arguments: argparse.Namespace) -> int:
     """Execute copies of the notebooks in a temporary folder."""
     if arguments.folder is not None:
-        raise CommandError("--check runs copies that it deletes: leave --folder out")
+        raise CommandError("--check runs temporary copies: remove --folder")
     folder = Path(tempfile.mkdtemp(prefix="modulekg-check-"))
     try:
         return check_notebooks(select_notebooks(copy_notebooks(folder)[0], arguments.notebooks))
@@ -368,7 +368,7 @@ def load_model(name: str) -> "nn.Module":
     if isinstance(found, nn.Module):
         return found
     if not callable(found):
-        raise CommandError(f"{name!r} is no callable that builds a model but of type {type(found).__name__}")
+        raise CommandError(f"{name!r} is not callable but of type {type(found).__name__}")
     try:
         model = found()
     except Exception as error:

@@ -220,13 +220,13 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     for name in ("folder", "pipe", "x" * 300, "nul\0l", "\ud800"):
         with pytest.raises(UnwritableFileError):
             write_atomic(tmp_path / name, NEW)
-    with pytest.raises(UnwritableFileError, match="no ordinary file"):
+    with pytest.raises(UnwritableFileError, match="not a regular file"):
         write_atomic("/dev/null", NEW)
     with pytest.raises(UnknownPathError, match="there is no folder"):
         write_atomic(tmp_path / "absent" / "a", NEW)
     assert sorted(os.listdir(tmp_path)) == before
     for name in ("folder", "pipe"):
-        with pytest.raises(OSError, match="no ordinary file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_bounded(tmp_path / name, 10)
 
 
@@ -236,7 +236,7 @@ def test_what_is_read_has_a_bound(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="larger than"):
         read_bounded(tmp_path / "a", 9)
     for endless in ("/dev/zero", "/dev/stdin"):
-        with pytest.raises(OSError, match="no ordinary file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_bounded(endless, 10)
 
 
@@ -284,8 +284,8 @@ class RefusedError(ValueError):
 @pytest.mark.parametrize(
     ("text", "kinds", "said"),
     [
-        ("[NaN]", {}, "NaN is no number of JSON"),
-        ("-Infinity", {}, "-Infinity is no number of JSON"),
+        ("[NaN]", {}, "NaN is not a number of JSON"),
+        ("-Infinity", {}, "-Infinity is not a number of JSON"),
         ("[[[]]]", {}, "more than 2 lists and objects"),
         ('{"a": 1, "a": 2}', {"unique": True}, "a name stands twice"),
         ("1e999", {"doubles": True}, "no double is as large as 1e999"),
@@ -329,5 +329,5 @@ def test_a_link_is_read_only_where_links_are_welcome(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(NEW)
     os.symlink(tmp_path / "file", tmp_path / "link")
     assert read_bounded(tmp_path / "link", 100) == NEW
-    with pytest.raises(OSError, match="no ordinary file"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_bounded(tmp_path / "link", 100, links=False)

@@ -90,7 +90,7 @@ def adapter(*classes: type) -> Callable[[AttributesOf], AttributesOf]:
     Raises
     ------
     NotAModuleError
-        For what is no subclass of `torch.nn.Module`.
+        For what is not a subclass of `torch.nn.Module`.
     DuplicateNameError
         For a class that has an adapter already. A plan raises `CutError` when the function fails, or does not give
         what the module has before the cut.

@@ -28,7 +28,7 @@ class Deprecation:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} is deprecated since version {self.since} and goes in version {self.removed_in}: "
+            f"{self.name} is deprecated since version {self.since} and will be removed in version {self.removed_in}: "
             f"write {self.instead}"
         )
 
@@ -45,7 +45,7 @@ def deprecated(name: str, *, since: str, removed_in: str, instead: str) -> Calla
     ...     warnings.simplefilter("always")
     ...     _ = old()
     >>> print(seen[0].message)
-    mk.old is deprecated since version 0.2.0 and goes in version 0.4.0: write mk.new
+    mk.old is deprecated since version 0.2.0 and will be removed in version 0.4.0: write mk.new
     >>> _ = DEPRECATED.pop()
     """
     note = Deprecation(name, since, removed_in, instead)

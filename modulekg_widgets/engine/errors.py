@@ -185,4 +185,4 @@ def closest_match_hint(name: str, known: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(repr(printable(c)) for c in close) + "?"
     listed = ", ".join(repr(printable(o)) for o in options[:12]) + (", …" if len(options) > 12 else "")
-    return f"known are {listed}" if options else "none is known"
+    return f"known: {listed}" if options else "none is known"

@@ -12,13 +12,13 @@ from modulekg_widgets.engine.errors import UnknownKeywordError, closest_match_hi
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_RATIO = "ratio=0.5 of mk.plan, the share of indices that goes"
-_FLOOR = "floor=0.1 of mk.plan, the share of every axis that stays at least"
+_RATIO = "ratio=0.5 of mk.plan, the share of indices to remove"
+_FLOOR = "floor=0.1 of mk.plan, the smallest share of each axis to keep"
 _AXIS = "per_axis={'layer1.conv1': 0.3} of mk.plan"
-_KEEP = "keep=[…] of mk.plan; outputs keep their shape by themselves"
+_KEEP = "keep=[…] of mk.plan; outputs keep their shape automatically"
 _ONLY = "only=[…] of mk.plan, names, modules or classes"
-_HEADS = "found by itself; granularity='head' of mk.plan takes whole heads"
-_GROUPS = "found by itself; granularity='group' of mk.plan takes whole groups"
+_HEADS = "found automatically; granularity='head' of mk.plan removes whole heads"
+_GROUPS = "found automatically; granularity='group' of mk.plan removes whole groups"
 _INPUTS = "args of mk.trace(model, args, kwargs)"
 _MASKS = "masks of mk.speedup(model, masks, args)"
 _STEPS = "mk.PruningSchedule(steps=5, end=0.5)"
@@ -27,8 +27,8 @@ _RUN = "name=… of mk.Monitor"
 _SCHEDULE = "a schedule in its config, as {'fc': [['WeightNorm', 'linear(5, 0)']]}"
 _CONFIG = "config of mk.Monitor(model, config), as {'fc': ['WeightNorm']}"
 _NAMES = "names, as mk.rewrite.find(model, nn.Linear) gives them"
-_PLACE = "not needed: rewriting is in place, and undo() of what it gives takes it back"
-_NEW = "fn of mk.rewrite.replace(model, names, fn), a function that gives the new module"
+_PLACE = "not needed: rewriting is in place, and undo() of the result restores the model"
+_NEW = "fn of mk.rewrite.replace(model, names, fn), a function that returns the new module"
 
 KEYWORD_ADVICE = {
     # Torch-Pruning
@@ -40,7 +40,7 @@ KEYWORD_ADVICE = {
     "num_heads": _HEADS, "prune_num_heads": _HEADS, "prune_head_dims": "granularity='index' of mk.plan, the default",
     "in_channel_groups": _GROUPS, "out_channel_groups": _GROUPS, "channel_groups": _GROUPS,
     "iterative_steps": _STEPS, "iterative_pruning_ratio_scheduler": _STEPS, "iterative_sparsity_scheduler": _STEPS,
-    "example_inputs": _INPUTS, "forward_fn": _INPUTS, "output_transform": "outputs=[…] of mk.trace, those that count",
+    "example_inputs": _INPUTS, "forward_fn": _INPUTS, "output_transform": "outputs=[…] of mk.trace, those to keep",
     "customized_pruners": "@mk.axis_rule or @mk.adapter over a function of yours",
     "unwrapped_parameters": "not needed: every parameter counts",
     "root_module_types": "not needed: every operator counts", "pruning_dim": "dim of graph.cut_analysis",
@@ -64,7 +64,7 @@ KEYWORD_ADVICE = {
     "example_kwargs": "kwargs of mk.trace(model, args, kwargs)", "inputs": _INPUTS, "input_data": _INPUTS,
     "input_size": "args of mk.trace(model, args, kwargs): tensors, as torch.randn(1, 3, 224, 224)",
     "input_shape": "args of mk.trace(model, args, kwargs): tensors, as torch.randn(1, 3, 224, 224)",
-    "dynamic_shapes": "not needed: sizes are symbols by themselves", "strict": "not needed",
+    "dynamic_shapes": "not needed: sizes are always symbolic", "strict": "not needed",
     "device": "not needed: a trace needs no data, and takes the model where it is",
     "mode": "training=True or False of mk.trace",
     # wandb, Taiyi, TensorBoard

@@ -42,7 +42,7 @@ class AtomicFile:
         """Returns the new empty file; with `buffering` 0, each write goes to the operating system at once."""
         old = _lstat(self._path, self._folder)
         if old is not None and not stat.S_ISREG(old.st_mode):
-            raise OSError("it is there, and no ordinary file")
+            raise OSError("it exists and is not a regular file")
         mode = 0o666 if old is None else old.st_mode & 0o777
         # the system applies the umask here: to ask for it would change it for all threads
         handle = os.open(self._scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode, dir_fd=self._folder)
@@ -65,7 +65,7 @@ class AtomicFile:
             raise
         except OSError:  # a file system without hard links
             if _lstat(self._path, self._folder) is not None:
-                raise FileExistsError("it is there") from None
+                raise FileExistsError("it exists") from None
             self.commit()
 
     def discard(self) -> None:
@@ -120,13 +120,13 @@ def read_bounded(path: PATHLIKE, max_bytes: int, folder: int | None = None, link
     `ValueError` for a path that none can have.
     """
     if not links and os.path.islink(path):  # O_NOFOLLOW says it less plainly, and not every system has it
-        raise OSError("it is no ordinary file")
+        raise OSError("it is not a regular file")
     flags = os.O_RDONLY | BINARY | NONBLOCKING | (0 if links and folder is None else NO_FOLLOW)
     handle = os.open(path, flags, dir_fd=folder)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no ordinary file")
+            raise OSError("it is not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             content = b"" if found.st_size > max_bytes else file.read(max_bytes + 1)
     finally:
@@ -174,7 +174,7 @@ def _has_more(text: str | bytes, marks: str, most: int) -> bool:
 @lru_cache
 def _decoder(error: type[ValueError], unique: bool, doubles: bool) -> json.JSONDecoder:
     def refused(constant: str) -> NoReturn:
-        raise error(f"{constant} is no number of JSON")
+        raise error(f"{constant} is not a number of JSON")
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -123,7 +123,7 @@ def missing_path(written: str) -> str | None:
     if not found:
         return f"there is no {path}"
     if path.endswith("/") and not found[0].is_dir():
-        return f"{path} is no folder"
+        return f"{path} is not a folder"
     return f"{path} does not define {name}" if name and name not in names_defined(found[0]) else None
 
 

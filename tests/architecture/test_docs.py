@@ -175,7 +175,7 @@ def test_a_drawn_tree_is_read_by_its_indentation() -> None:
         ("engine/nothing.py", "there is no engine/nothing.py"),
         ("nothing_of_that_name.py", "there is no nothing_of_that_name.py"),
         ("engine/errors.py::Nothing", "engine/errors.py does not define Nothing"),
-        ("engine/errors.py/", "engine/errors.py/ is no folder"),
+        ("engine/errors.py/", "engine/errors.py/ is not a folder"),
     ],
 )
 def test_a_path_that_does_not_exist_is_told(path: str, reason: str | None) -> None:

@@ -107,24 +107,69 @@ def test_texts_that_jupyterlab_translates() -> None:
     assert [f"{name}: {fault}" for name, text in texts for fault in found(text, [*DENIED, *ON_SCREEN])] == []
 
 
-def texts_of_widgets() -> Iterator[tuple[str, str]]:
-    """Strings in the code of the widgets, which the page shows; docstrings are read with the reference."""
-    for path in sorted((ROOT / "modulekg_widgets" / "widgets").rglob("*.py")):
-        tree = tree_of(path)
-        documented = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
-                yield path.relative_to(ROOT).as_posix(), node.value
+def texts_of_python(tree: ast.AST) -> Iterator[str]:
+    """Strings in Python: errors, reasons, notes, labels. Docstrings are read with the reference."""
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+            yield node.value
 
 
-def test_texts_of_the_widgets() -> None:
-    assert [f"{name}: {fault}" for name, text in texts_of_widgets() for fault in found(text, DENIED)] == []
+PACKAGE = ROOT / "modulekg_widgets"
+KEYS = {"beside "}  # begins keys of slots, which files of recordings hold
+
+
+def is_text(string: str) -> bool:
+    """True for what users read: more than one word, as keys and names have."""
+    return " " in string and string not in KEYS
+
+
+PARTS = {path: DENIED for path in (PACKAGE, PACKAGE / "widgets", *(PACKAGE / "engine").iterdir()) if path.is_dir()}
+PARTS[PACKAGE / "engine" / "views"] = [*DENIED, *ON_SCREEN]  # labels of static pictures and of payloads
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda path: path.name)
+def test_texts_of_the_package(part: Path) -> None:
+    """Errors of the engine and the widgets, reasons, notes and labels."""
+    paths = part.glob("*.py") if part == PACKAGE else part.rglob("*.py")
+    texts = [(path.name, text) for path in paths for text in texts_of_python(tree_of(path)) if is_text(text)]
+    assert [f"{name}: {fault}" for name, text in texts for fault in found(text, PARTS[part])] == []
+
+
+COMMENT = re.compile(r"^\s*(?://|/?\*).*|[ \t]//[ \t].*", re.MULTILINE)
+READERS = [path for path in (ROOT / "js/src/core/files").rglob("*.ts") if not path.name.endswith(".test.ts")]
+
+
+def texts_of_typescript(code: str) -> list[str]:
+    return TEXT.findall(COMMENT.sub("", code))
+
+
+@pytest.mark.parametrize("path", READERS, ids=lambda path: path.stem)
+def test_refusals_of_the_page(path: Path) -> None:
+    """What the page says of a file that it cannot read stands where that is found."""
+    texts = texts_of_typescript(path.read_text("utf-8"))
+    assert [fault for text in texts for fault in found(text, DENIED)] == []
+
+
+def test_a_denied_word_is_found_in_code() -> None:
+    python = 'def f(x):\n    """It goes."""\n    raise ValueError(f"{x} goes: pass a part" f" of it")\n'
+    assert [fault for text in texts_of_python(ast.parse(python)) for fault in found(text, DENIED)] == [
+        "“goes” in “ goes: pass a part of it”: is removed, runs",
+        "“of it” in “ goes: pass a part of it”: its, from it",
+    ]
+    typescript = "// what goes\nthrow malformed(`a tensor goes beyond`); // as well\n"
+    assert [fault for text in texts_of_typescript(typescript) for fault in found(text, DENIED)] == [
+        "“goes” in “`a tensor goes beyond`”: is removed, runs"
+    ]
+    assert [text for text in ("axes", "beside ", "what goes") if is_text(text)] == ["what goes"]
+    assert len(PARTS) > 15
+    assert len(READERS) > 20
 
 
 def prose(text: str) -> str:

@@ -112,7 +112,7 @@ def test_a_router_stays_whose_numbers_mean_more_than_a_module(made: Callable[...
     model, x = routed("topk", "tolist", made)
     (router,) = (axis for axis in mk.trace(model, x).axes if axis.name == "gate.out")
     assert router.frozen is not None
-    assert "its indices leave torch: Tensor.tolist" in router.frozen
+    assert "its indices are read by Python code: Tensor.tolist" in router.frozen
     assert "test_read_by_python.py:" in router.frozen
 
 
@@ -298,7 +298,7 @@ def test_encoders_stay_where_it_is_not_seen_what_is_mixed(mix: Callable[[Momentu
     model, x = Momentum(mix, late), torch.randn(8, 6)
     graph = mk.trace(model, x)
     assert graph.axes["k.0.weight", 0].frozen
-    with pytest.raises(CutError, match=r"stay whole|no axis of the model is free"):
+    with pytest.raises(CutError, match=r"could be cut|no axis of the model is free"):
         mk.plan(graph, ratio=0.5)
 
 

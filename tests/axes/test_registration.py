@@ -107,7 +107,7 @@ def test_what_leaves_torch_is_frozen_and_listed() -> None:
     graph = mk.trace(seeded(ThroughNumpy), torch.randn(2, 3))
     assert graph.traced_on == "real"
     assert [record.operator for record in graph.data_dependent] == ["Tensor.numpy"]
-    assert "leaves torch: Tensor.numpy in (root), " in frozen(graph, "a.weight", 0)
+    assert "is read by Python code: Tensor.numpy in (root), " in frozen(graph, "a.weight", 0)
     assert "test_registration.py:" in frozen(graph, "a.weight", 0)
     assert "neither parameter nor buffer" in frozen(graph, "b.weight", 1)
     assert graph.axes["c.weight", 1].frozen is None

@@ -42,7 +42,7 @@ def test_fused_qkv_by_reshape() -> None:
     # one index of the head's width goes in every head, in q, k and v
     assert slices(graph, "proj.weight", [1], 1)["qkv.weight"] == {0: [1, 4, 7, 10, 13, 16]}
     outer = graph.axes["qkv.weight", 0].axes[0]
-    assert (outer.size, "by the code" in str(outer.frozen)) == (3, True)
+    assert (outer.size, "the code" in str(outer.frozen)) == (3, True)
 
 
 def test_fused_qkv_by_chunk() -> None:

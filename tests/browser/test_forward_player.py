@@ -192,8 +192,8 @@ model = nn.Sequential(nn.Identity(), Scale(), nn.Sequential(nn.Linear(8, 32), nn
         for row in player.find("[role=option]").all()
     }
     counts = {"": 3, "0": 0, "1": 8, "2": 32, "2.0": 32, "2.1": 32, "3": 3}
-    assert marked == {path: [f"{count} non-finite"] if count else [] for path, count in counts.items()}
-    assert player.find(".mkg-forward-status").inner_text() == ("First non-finite values: 1 (8)")
+    assert marked == {path: [f"{count} NaN or infinite"] if count else [] for path, count in counts.items()}
+    assert player.find(".mkg-forward-status").inner_text() == ("First NaN or infinite values: 1 (8)")
     notebook.screenshot("forward-not-finite")
     notebook.execute("player.selected = '1'")
     player.wait_for_maps(2, sample=12)

@@ -157,8 +157,8 @@ def test_backspace_goes_out_a_container_at_a_time(notebook: NotebookPage) -> Non
 def test_every_gesture_has_a_button_that_says_its_key(notebook: NotebookPage) -> None:
     graph = show(notebook)
     expected = {
-        "fit": ("Fit to the window", "f"),
-        "zoom-selection": ("Zoom to the selection", "z"),
+        "fit": ("Fit to window", "f"),
+        "zoom-selection": ("Zoom to selection", "z"),
         "full-screen": ("Full screen", "Shift+F"),
         "open-tab": ("Open in tab", "Shift+T"),
     }

@@ -221,7 +221,7 @@ def test_real_dry_runs(notebook: NotebookPage) -> None:
     assert first in (masks.find(".mkg-mask-error").text_content() or "")
     masks.click(second, 2)
     masks.wait_for_report("1 correction")
-    assert f"{first} stays whole" in (masks.find(".mkg-mask-changes").text_content() or "")
+    assert f"{first} is not cut" in (masks.find(".mkg-mask-changes").text_content() or "")
     assert notebook.value("[[cut.name, cut.dropped] for cut in editor.plan.axes]") == [[second, [2]]]
     masks.strip(first).hover(position={"x": 3 * 16 + 8, "y": 8})
     notebook.wait_for(f"() => document.querySelector('{ROOT} .mkg-mask-tip').textContent.includes('keeps it')")

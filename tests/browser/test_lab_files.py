@@ -29,7 +29,7 @@ HOSTILE = '<img src=x onerror="window.__xss = 1">'
 PLAIN = {
     "cut.modulekg.json": ('{"format": "modulekg-plan", "axes": [', "This file ends in the middle"),
     "deep.modulekg.json": ("[" * 300_000, "nested deeper"),
-    "page.modulekg.json": (f"<html>{HOSTILE}</html>", "This file is no JSON"),
+    "page.modulekg.json": (f"<html>{HOSTILE}</html>", "This file is not JSON"),
     "other.modulekg.json": ('{"nodes": []}', "neither a graph nor a plan"),
     "empty.modulekg.json": ("", "This file is empty"),
     "old.modulekg.json": ('{"schema_version": 1, "kind": "model"}', "another version"),

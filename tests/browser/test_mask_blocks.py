@@ -98,7 +98,7 @@ def test_rows_of_blocks_reach_python_and_the_model(notebook: NotebookPage) -> No
 
     masks.button("mask").click()
     masks.find(".mkg-mask-status.mkg-is-failed").wait_for()
-    assert "go as a whole: cut instead" in masks.find(".mkg-status-text").inner_text()
+    assert "are removed as a whole: cut instead" in masks.find(".mkg-status-text").inner_text()
     assert notebook.value("[editor.stage, mk.weight_fingerprint(model) == weights]") == ["", True]
     masks.button("cut").click()
     assert masks.find(".mkg-mask-dialog-title").inner_text() == "Cut 1 block?"

@@ -13,7 +13,7 @@ FOLD = ".mkg-mask-fold-toggle"
 def test_frozen_rows_are_one_line_that_opens_and_say_why(notebook: NotebookPage) -> None:
     masks = MasksPage.show(notebook)
     fold, rows = masks.find(FOLD), masks.find(".mkg-mask-row.mkg-is-frozen")
-    assert fold.inner_text() == "2 fixed: 1 × model input input, 1 × model output"
+    assert fold.inner_text() == "2 fixed: 1 × model input, 1 × model output"
     assert [rows.count(), rows.first.is_visible(), fold.get_attribute("aria-expanded")] == [2, False, "false"]
     fold.press("Enter")
     masks.find(".mkg-mask-reason").last.wait_for(state="visible")

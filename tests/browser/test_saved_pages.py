@@ -9,6 +9,7 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from playwright.sync_api import Browser
 from torch import nn
 
@@ -155,6 +156,34 @@ def test_a_panel_has_all_values(browser: Browser, tmp_path: Path) -> None:
         shown.choose("metric-view", "heatmap")
         shown.wait_until_painted("canvas")
         page.screenshot("saved-panel")
+
+
+def test_the_png_of_all_metrics_has_charts_out_of_sight(browser: Browser, tmp_path: Path) -> None:
+    run = Run("many")
+    slots = [run.history.slot_number(Slot("", f"metric {number}", 0, "train")) for number in range(40)]
+    for step in range(5):
+        run.history.append(step, slots, np.arange(40.0) + step)
+    file = mk.save_html(mk.MetricPanel(run), tmp_path / "panel.html")
+    with saved_page(browser, file, viewport={"width": 1000, "height": 600}) as saved:
+        saved.wait_for(metrics.READY)
+        charts = saved.page.locator(".mkg-metric-card canvas")
+        charts.first.wait_for()
+        drawn = charts.count()
+        assert 0 < drawn < 30
+        with saved.page.expect_download() as download:
+            saved.page.locator(".mkg-metric-png").click()
+        grid = saved.page.locator(".mkg-metric-grid").evaluate("grid => [grid.offsetWidth, grid.offsetHeight]")
+        picture = Image.open(download.value.path()).convert("L")
+        assert picture.width >= grid[0] > 500
+        assert picture.height >= grid[1] > 1000
+        # the curve of the last chart, which nobody has seen, and of the first
+        ground = max(picture.getcolors(), key=lambda found: found[0])[1]
+        for card in (saved.page.locator(".mkg-metric-card").last, saved.page.locator(".mkg-metric-card").first):
+            place = card.evaluate("e => [e.offsetLeft, e.offsetTop, e.offsetWidth, e.offsetHeight]")
+            left, top, width, height = place
+            part = picture.crop((left + 20, top + 60, left + width, top + height))
+            assert sum(count for count, color in part.getcolors() if abs(color - ground) > 30) > 300
+        assert charts.count() == drawn  # and those out of sight are gone again
 
 
 def test_linked_widgets_follow_each_other(browser: Browser, tmp_path: Path) -> None:

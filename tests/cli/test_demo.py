@@ -54,7 +54,7 @@ def test_check_reports_and_leaves_no_folder(
     assert cli.main(["demo", "--check"]) == 1
     assert not folder.exists()
     assert cli.main(["demo", "--check", "--folder", str(tmp_path)]) == 2
-    assert "leave --folder out" in capsys.readouterr().err
+    assert "remove --folder" in capsys.readouterr().err
 
 
 def test_check_takes_single_notebooks_by_name(
@@ -108,11 +108,11 @@ def test_the_folder_is_named_kept_and_said(
     folder = tmp_path / (given or "modulekg-notebooks")
     assert cli.main(command) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"The notebooks are in {folder}\nThis folder is kept: ")
-    assert "saved them" not in printed
+    assert printed.startswith(f"The notebooks are in {folder}\nYour changes in this folder are kept. ")
+    assert "overwritten" not in printed
     (folder / "01_hierarchy_and_identity.ipynb").write_text("mine", "utf-8")
     assert cli.main(command) == 0
-    assert "Left as you have saved them: 01_hierarchy_and_identity.ipynb\n" in capsys.readouterr().out
+    assert "Not overwritten: 01_hierarchy_and_identity.ipynb\n" in capsys.readouterr().out
     assert opened == 2 * [folder / "00_quickstart.ipynb"]
 
 
@@ -127,8 +127,8 @@ def test_the_help_says_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["demo", "--help"])
     text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # a line may end at a hyphen
-    assert "a folder that is kept" in text
-    assert "where the notebooks are kept (default: ./modulekg-notebooks)" in text
+    assert "are not overwritten" in text
+    assert "folder of the notebooks (default: ./modulekg-notebooks)" in text
 
 
 @pytest.mark.parametrize("package", ["jupyterlab", "nbclient"])

@@ -116,7 +116,7 @@ def test_a_store_of_another_ending_is_exported_and_what_is_neither_is_told(
     assert main(["export", "zoo.kept", "zoo.graphml"]) == 0
     (folder / "notes.txt").write_text("hello")
     assert main(["export", "notes.txt", "net.html"]) == 2
-    assert "no format that is known" in capsys.readouterr().err
+    assert "an unsupported format" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

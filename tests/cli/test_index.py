@@ -59,8 +59,8 @@ def test_libraries_by_pattern_and_names_that_two_of_them_have(monkeypatch: pytes
     ("command", "text"),
     [
         (["index", "indexed_models:fails", "--store", "zoo.db"], "1 of 1 models"),
-        (["index", "indexed_models:small", "--store", "indexed_models.py"], "no SQLite file"),
-        (["index", "indexed_models:small", "--store", "mysql://x/y"], "no kind of store"),
+        (["index", "indexed_models:small", "--store", "indexed_models.py"], "not a SQLite file"),
+        (["index", "indexed_models:small", "--store", "mysql://x/y"], "not a kind of store"),
         (["export", "missing.db", "zoo.graphml"], "there is no store 'missing.db'"),
         (["export", "missing.db", "zoo.html"], "the file must end in one of"),
     ],

@@ -79,7 +79,7 @@ class Site:
         parts = urlsplit(address)
         if parts.scheme:
             is_whole = parts.scheme == "mailto" or (parts.scheme in ("http", "https") and "." in parts.netloc)
-            return None if is_whole or parts.scheme == "data" else f"{address} is no address"
+            return None if is_whole or parts.scheme == "data" else f"{address} is not an address"
         target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file() or not target.is_relative_to(self.folder):

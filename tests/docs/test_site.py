@@ -153,4 +153,4 @@ def test_links_are_checked(tmp_path: Path) -> None:
     assert site.missing(page, "c.html") == "there is no c.html"
     assert site.missing(page, "b.html#gone") == "b.html has no #gone"
     assert site.missing(page, "../b.html") == "there is no ../b.html"
-    assert site.missing(page, "https:example") == "https:example is no address"
+    assert site.missing(page, "https:example") == "https:example is not an address"

@@ -123,5 +123,5 @@ def test_extensions_of_one_format_have_one_content(extension: str, format_of: st
 def test_a_damaged_file_is_a_typed_error(extension: str, folder: Path) -> None:
     path = export_contents(everything(), folder / f"damaged.{extension}")
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(GraphFileError, match=r"is no graph that can be read"):
+    with pytest.raises(GraphFileError, match=r"is not a graph that can be read"):
         read_contents(path)

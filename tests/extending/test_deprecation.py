@@ -30,7 +30,7 @@ def old(value: int, *, twice: bool = False) -> int:
 def test_a_call_warns_where_it_is_written_and_works() -> None:
     marked = deprecated("mk.old", since="0.2.0", removed_in="0.4.0", instead="mk.new(value)")(old)
     with pytest.warns(
-        ModuleKGDeprecationWarning, match=r"mk\.old .* 0\.2\.0 .* goes in version 0\.4\.0: write mk\.new"
+        ModuleKGDeprecationWarning, match=r"mk\.old .* 0\.2\.0 .* will be removed in version 0\.4\.0: write mk\.new"
     ) as seen:
         assert marked(2, twice=True) == 4
     assert seen[0].filename == __file__

@@ -75,4 +75,4 @@ def test_a_forged_config_is_told_and_takes_no_more_than_a_line_each(tmp_path: Pa
         (tmp_path / "config.json").write_bytes(config.encode("utf-8", "surrogatepass"))
         file = mk.open_file(tmp_path / "model.safetensors")
         assert file.metadata == {}
-        assert file.warnings == ("config.json beside the file cannot be read",)
+        assert file.warnings == ("config.json next to the file cannot be read",)

@@ -166,7 +166,7 @@ def test_a_part_of_a_model_says_so(tmp_path: Path) -> None:
 
     second = key("split.no", U32, struct.pack("<I", 1))
     assert told(second, key("split.count", U32, struct.pack("<I", 3))) == (
-        "this is part 2 of 3: the tensors of the others are not shown",
+        "this is part 2 of 3: tensors of the other parts are not shown",
     )
     assert told(second, key("split.count", U32, struct.pack("<I", 1))) == ()
     assert told(second) == told(second, key("split.count", TEXT, text("3"))) == ()
@@ -201,7 +201,7 @@ HOSTILE = {
         gguf_of([key("general.alignment", TEXT, text("32"))], [tensor("a", (2,))]),
         "power of two",
     ),
-    "a name that is no text": (gguf_of([], [text(b"\xff") + struct.pack("<I", 0)]), "malformed"),
+    "a name that is not text": (gguf_of([], [text(b"\xff") + struct.pack("<I", 0)]), "malformed"),
     "nothing more": (b"GGUF", "cut off"),
 }
 

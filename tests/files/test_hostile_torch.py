@@ -114,7 +114,7 @@ def test_what_would_run_is_named_and_does_not_run(tmp_path: Path, how: str, cont
 def test_the_dangerous_is_named_first(tmp_path: Path) -> None:
     classes = b"".join(f"caaa{number}\nClass\n0".encode() for number in range(30))
     found = contents(archive(tmp_path / "x.pt", b"\x80\x02" + classes + b"cos\nsystem\n."))
-    assert "safe: os.system, aaa0.Class" in found.warnings[0]
+    assert "code: os.system, aaa0.Class" in found.warnings[0]
     assert len(found.warnings[0]) < 1_000
     assert len(found.classes) == 31
 
@@ -265,10 +265,10 @@ FORGED = {
     "a storage of something else": (tensor(stored=storage(kind="Size")), "torch.Size"),
     "a storage by no key": (tensor(stored=b"N"), "no storage"),
     "a key that is a list": (tensor(stored=b"(" + text("storage") + b"NNNNtQ"), "no storage"),
-    "more than the storage": (tensor(size=b"K\x05\x85"), "beyond its storage"),
-    "beyond by the offset": (tensor(start=b"K\x03"), "beyond its storage"),
-    "beyond by the strides": (tensor(strides=b"K\x04\x85"), "beyond its storage"),
-    "before the storage": (tensor(start=b"J\xff\xff\xff\xff"), "beyond its storage"),
+    "more than the storage": (tensor(size=b"K\x05\x85"), "after its storage"),
+    "beyond by the offset": (tensor(start=b"K\x03"), "after its storage"),
+    "beyond by the strides": (tensor(strides=b"K\x04\x85"), "after its storage"),
+    "before the storage": (tensor(start=b"J\xff\xff\xff\xff"), "after its storage"),
     "a negative size": (tensor(size=b"J\xfe\xff\xff\xff\x85"), "size or stride of -2"),
     "a negative stride": (tensor(strides=b"J\xfe\xff\xff\xff\x85"), "strides that do not fit"),
     "a size that is a float": (tensor(size=b"G\x7f\xf8\0\0\0\0\0\0\x85"), "size or stride of float"),

@@ -55,7 +55,7 @@ def test_a_file_is_found_in_the_folder_and_below_it(model: Path, name: str, cont
 )  # fmt: skip
 def test_a_path_that_may_lead_elsewhere_is_refused(model: Path, name: str) -> None:
     assert not is_safe_path(name)
-    with pytest.raises(ModelFileError, match="no file of its folder"):
+    with pytest.raises(ModelFileError, match="not a file of its folder"):
         read(model, name)
     with open_source(model) as source:
         assert not source.has_beside(name)
@@ -193,7 +193,7 @@ def test_links_of_a_snapshot_lead_to_its_own_blobs_alone(hub: Path, tmp_path: Pa
     assert "put the file itself there" in str(caught.value)
     file = mk.open_file(snapshot / "model-0.safetensors")
     assert file.title == "model-0.safetensors"
-    assert "config.json beside the file cannot be read" in file.warnings[0]
+    assert "config.json next to the file cannot be read" in file.warnings[0]
 
 
 def test_a_folder_that_is_a_link_leads_to_no_other_snapshot(hub: Path, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_fake_and_sparse_tensors() -> None:
         sparse.register_buffer("b", torch.eye(3).to_sparse())
     dense = Outer()
     dense.register_buffer("b", torch.eye(3))
-    assert same(sparse, dense), "the layout is no part of the structure"
+    assert same(sparse, dense), "the layout is not a part of the structure"
 
 
 def test_a_kept_hook_handle_is_no_structure() -> None:

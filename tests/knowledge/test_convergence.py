@@ -48,7 +48,7 @@ def test_an_accuracy_rises_to_it() -> None:
     assert (report.added, report.jobs) == (4, 4)
     assert report.left_out == {
         "weak": "it does not reach 0.9: its best is 0.2", "none": "its 'accuracy' has no finite value",
-        "other": "its history has no 'accuracy': known are 'loss'",
+        "other": "its history has no 'accuracy': known: 'loss'",
     }  # fmt: skip
     assert "1 jobs have no history" in str(report)
     assert "3 jobs left out" in str(report)

@@ -364,7 +364,7 @@ def unwritable(path: object, reason: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("nul\0.dot", "null"), ("nul" * 20 + "\0.dot", "null"), ("x" * 300 + ".dot", "too long"), ("\ud800.dot", "encode"),
-     ("folder.dot", "no ordinary file"), ("full.dot", "no ordinary file")],
+     ("folder.dot", "not a regular file"), ("full.dot", "not a regular file")],
 )  # fmt: skip
 def test_a_file_that_cannot_be_is_told(name: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "folder.dot").mkdir()
@@ -404,7 +404,7 @@ def test_what_is_no_path_is_refused(path: object) -> None:
 
 @pytest.mark.parametrize("types", [3, ["Module", []], [["x"]], {"Module": 1, 3: 2}])
 def test_what_is_no_type_of_nodes_is_refused(types: object) -> None:
-    with pytest.raises(UnknownNameError, match=r"known are .*'Module'"):
+    with pytest.raises(UnknownNameError, match=r"known: .*'Module'"):
         to_networkx(Contents(), types)  # type: ignore[arg-type]
 
 

@@ -156,7 +156,7 @@ def test_the_encoding_of_the_head_is_not_looked_up(head: str, tmp_path: Path) ->
     path.write_bytes(head.encode() + valid)
     assert read_contents(path).models.keys() == small().models.keys()
     path.write_bytes(head.encode() + valid.replace(b'"net"', b'"\xe9"'))
-    with pytest.raises(GraphFileError, match="is no XML"):
+    with pytest.raises(GraphFileError, match="is not XML"):
         read_contents(path)
 
 
@@ -175,7 +175,7 @@ def test_the_encoding_of_the_head_is_not_looked_up(head: str, tmp_path: Path) ->
          + "9" * 3_000_000 + "</data></graph></graphml>", "no format"),
         (GRAPHML + "<key id='a' attr.name='x' attr.type='int'/><graph><data key='a'>x</data></graph></graphml>", "'x'"),
         (GRAPHML + "<key id='a' attr.name='x'/><graph><data key='a'>\\x</data></graph></graphml>", "backslash"),
-        ("<graphml" + " a='1'" * 10_000 + "/>", "is no XML"),
+        ("<graphml" + " a='1'" * 10_000 + "/>", "is not XML"),
         ("<graphml " + " ".join(f"a{i}='1'" for i in range(100_000)) + "/>", "no format"),
     ],
     ids=range(13),
@@ -195,7 +195,7 @@ def test_xml_that_is_no_graph_of_ours(content: str, reason: str, tmp_path: Path)
     ids=range(11),
 )  # fmt: skip
 def test_json_that_is_no_graph_of_ours(ending: str, content: str, tmp_path: Path) -> None:
-    refused(tmp_path / f"bad.{ending}", content, "is no graph that can be read")
+    refused(tmp_path / f"bad.{ending}", content, "is not a graph that can be read")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_what_stands_instead_of_a_text_is_not_written_out(ending: str, old: str,
     assert old in text
     name = old.partition(": ")[0] + ": " if ": " in old else ""
     for deep in ("[" * 950 + "]" * 950, '{"a":' * 950 + "1" + "}" * 950, "[" + "1," * 1_000_000 + "1]", "1e5", "null"):
-        refused(tmp_path / f"odd.{ending}", text.replace(old, name + deep), "is no graph that can be read")
+        refused(tmp_path / f"odd.{ending}", text.replace(old, name + deep), "is not a graph that can be read")
 
 
 @pytest.mark.parametrize("ending", ["cyjs", "jsonld"])

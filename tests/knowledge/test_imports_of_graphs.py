@@ -137,7 +137,7 @@ FORGED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "endless parameters": ("parameters", lambda g: root_of(g).update(parameters=2**63)),
     "real bytes": ("bytes", lambda g: root_of(g).update(bytes=1.5)),
     "a shape that is none": ("tensors", lambda g: root_of(g).update(tensors={"w": [1, -1]})),
-    "bases that are no texts": ("bases", lambda g: root_of(g).update(bases=[1])),
+    "bases that are not texts": ("bases", lambda g: root_of(g).update(bases=[1])),
     "hyper-parameters that are a list": ("hyperparameters", lambda g: root_of(g).update(hyperparameters=[])),
     "a cyclic that is a number": ("cyclic", lambda g: g.nodes["Model:net"].update(cyclic=1)),
     "another name": ("called by its key", lambda g: g.nodes["Model:net"].update(name="other")),
@@ -162,7 +162,7 @@ FORGED: dict[str, tuple[str, Callable[[Any], object]]] = {
 def test_what_does_not_fit_together_is_refused(ending: str, what: str, tmp_path: Path) -> None:
     reason, change = FORGED[what]
     path = changed(runs(), tmp_path / f"forged.{ending}", change)
-    with pytest.raises(GraphFileError, match=f"(?s)forged.*' is no graph that can be read: .*{reason}"):
+    with pytest.raises(GraphFileError, match=f"(?s)forged.*' is not a graph that can be read: .*{reason}"):
         read_contents(path)
 
 
@@ -197,7 +197,7 @@ FOREIGN = {
 def test_files_of_others_are_refused(ending: str, content: str | bytes, tmp_path: Path) -> None:
     path = tmp_path / f"other.{ending}"
     path.write_bytes(FOREIGN[ending].encode() if isinstance(content, str) else content)
-    with pytest.raises(GraphFileError, match=f"other.{ending}' is no graph that can be read: "):
+    with pytest.raises(GraphFileError, match=f"other.{ending}' is not a graph that can be read: "):
         read_contents(path)
 
 

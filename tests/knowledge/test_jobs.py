@@ -328,5 +328,5 @@ def test_a_run_of_theirs_is_none_of_our_model(graph: mk.KnowledgeGraph) -> None:
 
 
 def test_graphs_of_other_schemes_are_not_merged(graph: mk.KnowledgeGraph) -> None:
-    with pytest.raises(mk.ModuleKGError, match="do not go together"):
+    with pytest.raises(mk.ModuleKGError, match="cannot be merged"):
         graph.merge(mk.KnowledgeGraph(scheme="seed"))

@@ -202,20 +202,20 @@ FORGED = "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET {} WHERE name = 'p
         ("DROP TABLE metrics", "no table 'metrics'"), ("DROP TABLE input_tags", "no table 'input_tags'"),
         ("ALTER TABLE metrics RENAME COLUMN is_nan TO nan", "no column 'is_nan'"),
         ("ALTER TABLE runs RENAME COLUMN user_id TO who", "no column 'user_id'; `mlflow db upgrade`"),
-        (AGAIN.format("tags") + "CREATE VIEW tags AS SELECT * FROM other", "'tags' is no table"),
+        (AGAIN.format("tags") + "CREATE VIEW tags AS SELECT * FROM other", "'tags' is not a table"),
         (AGAIN.format("params") + "CREATE VIRTUAL TABLE params USING rtree(key, value, run_uuid)", "'params' is no"),
         (AGAIN.format("params") + "CREATE TABLE params (key, value AS (hex('a')), run_uuid)", "no column 'value'"),
-        (FORGED.format("sql = 'CREATE VIEW params AS SELECT 1 AS key, 2 AS value, 3 AS run_uuid'"), "no table|malf"),
-        ("UPDATE params SET value = x'ff00'", "no text"), ("UPDATE params SET value = CAST(x'ff' AS TEXT)", "read"),
-        ("UPDATE tags SET key = x'00' WHERE key = 'note'", "no text"),
+        (FORGED.format("sql = 'CREATE VIEW params AS SELECT 1 AS key, 2 AS value, 3 AS run_uuid'"), "not a table|malf"),
+        ("UPDATE params SET value = x'ff00'", "not text"), ("UPDATE params SET value = CAST(x'ff' AS TEXT)", "read"),
+        ("UPDATE tags SET key = x'00' WHERE key = 'note'", "not text"),
         ("UPDATE metrics SET value = 'soon' WHERE key = 'loss' AND step = 0", "'loss' has a step or a value"),
-        ("UPDATE metrics SET step = 'one' WHERE key = 'loss' AND step = 0", "no number"),
-        ("UPDATE metrics SET value = x'01' WHERE key = 'loss' AND step = 0", "no number"),
-        ("UPDATE runs SET start_time = 'soon'", "'start_time' of the run 'r[12]' is no time"),
-        ("UPDATE runs SET start_time = -1", "is no time"), ("UPDATE runs SET end_time = 1e300", "is no time"),
+        ("UPDATE metrics SET step = 'one' WHERE key = 'loss' AND step = 0", "not a number"),
+        ("UPDATE metrics SET value = x'01' WHERE key = 'loss' AND step = 0", "not a number"),
+        ("UPDATE runs SET start_time = 'soon'", "'start_time' of the run 'r[12]' is not a time"),
+        ("UPDATE runs SET start_time = -1", "is not a time"), ("UPDATE runs SET end_time = 1e300", "is not a time"),
         ("UPDATE runs SET start_time = 999999999999999", "in no calendar"),
-        ("UPDATE runs SET run_uuid = x'01' WHERE run_uuid = 'r1'", "the id of a run is no text"),
-        ("UPDATE experiments SET name = x'01'", "the name of an experiment is no text"),
+        ("UPDATE runs SET run_uuid = x'01' WHERE run_uuid = 'r1'", "the id of a run is not text"),
+        ("UPDATE experiments SET name = x'01'", "the name of an experiment is not text"),
         ("UPDATE params SET value = hex(zeroblob(600000))", "larger than 1 MB"),
     ],
     ids=range(21),
@@ -244,7 +244,7 @@ def test_what_is_no_sound_database_is_refused(tmp_path: Path) -> None:
             mlflow_jobs(tmp_path / name)
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "pipe", tmp_path / "none.db", "sqlite:///none.db", f"sqlite:///{tmp_path}/x\0"):
-        with pytest.raises(GraphFileError, match="no file store of MLflow"):
+        with pytest.raises(GraphFileError, match="not a file store of MLflow"):
             mlflow_jobs(place)
 
 

@@ -144,16 +144,16 @@ BOMB = "tags:\n  - &b0 [x, x]\n" + "".join(f"  - &b{i} [*b{i - 1}, *b{i - 1}]\n"
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"meta.yaml": "- 1"}, "no file of settings"), ({"meta.yaml": "name: ["}, "no YAML"),
-        ({"meta.yaml": b"\xff"}, "read"), ({"meta.yaml": "name: " + "[" * 30_000}, "no YAML"),
-        ({"meta.yaml": "name: !!python/object/apply:os.getcwd []"}, "no file"), ({"meta.yaml": ""}, "no file"),
-        ({"meta.yaml": "name: &a [*a]"}, "no YAML"), ({"meta.yaml": "name: *a"}, "no YAML"),
-        ({"meta.yaml": "start_time: soon"}, "no time"), ({"meta.yaml": "start_time: " + "9" * 400}, "no time"),
+        ({"meta.yaml": "- 1"}, "not a file of settings"), ({"meta.yaml": "name: ["}, "not YAML"),
+        ({"meta.yaml": b"\xff"}, "read"), ({"meta.yaml": "name: " + "[" * 30_000}, "not YAML"),
+        ({"meta.yaml": "name: !!python/object/apply:os.getcwd []"}, "not a file"), ({"meta.yaml": ""}, "not a file"),
+        ({"meta.yaml": "name: &a [*a]"}, "not YAML"), ({"meta.yaml": "name: *a"}, "not YAML"),
+        ({"meta.yaml": "start_time: soon"}, "not a time"), ({"meta.yaml": "start_time: " + "9" * 400}, "not a time"),
         ({"meta.yaml": "name:\n" + "  - x\n" * 10_000}, "longer than"), ({"metrics__m": "1"}, "no metric"),
         ({"metrics__m": "x y z"}, "no metric"), ({"metrics__m": "1 " + "9" * 5000 + "x 1"}, "no metric"),
         ({"metrics__m": b"\0\xff"}, "cannot be read"), ({"params__p": b"\xff"}, "cannot be read"),
         ({"meta.yaml": "start_time: " + "9" * 15}, "in no calendar"),
-        ({"tags__t": "x" * 2_000_000}, "larger than"), ({"meta.yaml": "start_time: 2024-13-99"}, "no YAML|no time"),
+        ({"tags__t": "x" * 2_000_000}, "larger than"), ({"meta.yaml": "start_time: 2024-13-99"}, "not YAML|not a time"),
     ],
     ids=range(19),
 )  # fmt: skip
@@ -173,7 +173,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     os.symlink(secret, folder / "0" / "r1" / "params" / "q")
-    with pytest.raises(GraphFileError, match="no ordinary file"):
+    with pytest.raises(GraphFileError, match="not a regular file"):
         mlflow_jobs(folder)
 
 
@@ -189,7 +189,7 @@ def test_a_data_set_outside_the_store_is_not_read(tmp_path: Path) -> None:
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "missing", tmp_path / "file", "sqlite:///mlflow.db", "nul\0"):
-        with pytest.raises(GraphFileError, match=r"is no file store of MLflow|cannot be read|there is no file"):
+        with pytest.raises(GraphFileError, match=r"is not a file store of MLflow|cannot be read|there is no file"):
             mlflow_jobs(place)
 
 

@@ -107,7 +107,7 @@ class TestOwn:
         ([("resnet18", 81.0), ("resnet50", 0.83), ("vit.small", 80.0)], 2, {1: "0.83 among percents"}),
         ([("resnet18", 0.81), ("resnet50", 83.0), ("vit.small", 0.8)], 2, {1: "83 among fractions"}),
         ([("resnet18", float("nan")), ("resnet50", "n/a"), ("vit.small", float("inf"))], 0,
-         {0: "no finite number", 1: "no finite number", 2: "no finite number"}),
+         {0: "not a finite number", 1: "not a finite number", 2: "not a finite number"}),
         ([(None, 81.0), ("", 80.0)], 0, {0: "names no model", 1: "names no model"}),
     ],
 )  # fmt: skip
@@ -146,7 +146,7 @@ def test_what_is_no_table_is_refused(kg: mk.KnowledgeGraph, tmp_path: Path) -> N
     with pytest.raises(GraphFileError):
         kg.add_results(tmp_path / "none.csv")
     (tmp_path / "empty.csv").write_bytes(b"")
-    with pytest.raises(PropertyError, match="no table"):
+    with pytest.raises(PropertyError, match="not a table"):
         kg.add_results(tmp_path / "empty.csv")
 
 

@@ -73,7 +73,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_a_foreign_file_is_left_as_it_is(kind: str, tmp_path: Path) -> None:
     FOREIGN[kind](tmp_path / "file")
-    refused(tmp_path / "file", "another program|no SQLite file")
+    refused(tmp_path / "file", "another program|not a SQLite file")
 
 
 def test_a_folder_or_no_folder_is_refused(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_folder_or_no_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("mysql://root@localhost/x", "no kind of store"),
+        ("mysql://root@localhost/x", "not a kind of store"),
         ("sqlite://", "leave `store` out"),
         ("sqlite:///:memory:", "leave `store` out"),
         ("postgresql://nobody@127.0.0.1:1/x", "Connection refused|connection failed"),

@@ -167,7 +167,7 @@ def test_the_table_can_be_read() -> None:
     ]  # fmt: skip
     assert repr(rows).startswith("Suggestions for ImageNet-1K, at most 2.0 M parameters\n")
     none = suggested(max_params=1)
-    assert none.reason == "for none of 78 known models keeps within max_params=1 (the least has 1.2 M)"
+    assert none.reason == "none of 78 known models is within max_params=1 (the smallest has 1.2 M)"
     assert repr(none) == f"<Suggestions for ImageNet-1K, at most 1 parameters: none, {none.reason}>"
     assert [count_text(value) for value in (None, 12, 25.6e6, 3e9)] == ["?", "12", "25.6 M", "3.0 G"]
 

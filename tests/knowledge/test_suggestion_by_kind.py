@@ -145,7 +145,7 @@ def test_a_last_layer_is_exchanged(device: str) -> None:
     ],
 )
 def test_models_without_a_head_say_so(make: Callable[[], nn.Module], call: tuple) -> None:
-    with pytest.raises(PredictionError, match="comes of no layer of its own"):
+    with pytest.raises(PredictionError, match="comes from no layer"):
         replace_head(make(), call, 7)
 
 
@@ -187,7 +187,7 @@ def test_for_what_no_known_model_is_there_is_nothing_and_a_reason(
 def test_budgets_that_nothing_keeps_to_say_what_the_least_has(graph: mk.KnowledgeGraph, limits: dict[str, Any]) -> None:
     found = graph.suggest("reviews", kinds=["model"], **limits)
     assert len(found) == 0
-    assert "keeps within" in found.reason
+    assert "is within" in found.reason
     assert all(name in found.reason for name in limits)
 
 
@@ -224,16 +224,16 @@ def test_models_keep_to_a_latency_on_a_device(timed: mk.KnowledgeGraph) -> None:
 def test_latencies_that_cannot_be_told_are_counted(timed: mk.KnowledgeGraph) -> None:
     found = timed.suggest(max_latency=1e3, device="phone", max_params=3e6)  # of pictures
     assert len(found) == 0
-    assert "left out, of which no latency can be told" in found.reason
+    assert "left out, whose latency is unknown" in found.reason
     none = timed.suggest("reviews", max_latency=1e-9, device="phone")
-    assert "max_latency=1e-09 (the least has" in none.reason
+    assert "max_latency=1e-09 (the smallest has" in none.reason
 
 
 def test_a_few_latencies_tell_those_of_models_of_such_sizes_with_their_deviation(timed: mk.KnowledgeGraph) -> None:
     mk.index_models({f"reader{width}": ReaderBuilder(width) for width in (48, 128)}, timed)  # 2 and 7 times the largest
     found = timed.suggest("reviews", max_latency=1e9, device="phone")
     assert {row.name for row in found} == {"reader8", "reader16", "reader32", "reader48"}
-    assert found.reason == "1 left out, of which no latency can be told"
+    assert found.reason == "1 left out, whose latency is unknown"
     for row in found:
         told = timed.predict("latency", row.name, device="phone")
         assert (row.latency, row.latency_std) == pytest.approx((told.value, told.std), rel=1e-6)
@@ -245,7 +245,7 @@ def test_a_few_latencies_tell_those_of_models_of_such_sizes_with_their_deviation
 
 
 def test_devices_are_named(timed: mk.KnowledgeGraph) -> None:
-    with pytest.raises(mk.ModuleKGError, match=r"known are '(card', 'phone|phone', 'card)'"):
+    with pytest.raises(mk.ModuleKGError, match=r"known: '(card', 'phone|phone', 'card)'"):
         timed.suggest("reviews", max_latency=3, device="abacus")
     with pytest.raises(PredictionError, match="pass device=, one of 'card', 'phone'"):
         timed.suggest("reviews", max_latency=3)

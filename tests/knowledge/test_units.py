@@ -159,16 +159,16 @@ def test_units_of_latency_count_together_and_what_cannot_is_told(kg: mk.Knowledg
     assert add(kg, [0.004], unit="s", **how).notes == ()
     assert known(kg, "latency", None, "cpu") == [2.0, 3.0, 4.0]
     report = add(kg, [4.0, 5.0], unit="fps", **{**how, "device": "gpu"})
-    assert report.notes == ("2 values of latency in 'fps' do not count beside the 3 in 'ms'",)
+    assert report.notes == ("2 values of latency in 'fps' do not count with the 3 in 'ms'",)
     notes = add(kg, [4.0], **{**how, "device": "tpu"}).notes
     assert "no unit is known of latency: pass unit=" in notes
-    assert "1 value of latency without a unit does not count beside the 3 in 'ms'" in notes
+    assert "1 value of latency without a unit does not count with the 3 in 'ms'" in notes
     assert len(known(kg, "latency", None, "gpu") + known(kg, "latency", None, "tpu")) == 0
 
 
 def test_an_accuracy_in_a_unit_that_says_nothing_is_told(kg: mk.KnowledgeGraph) -> None:
     report = add(kg, [50.0, 60.0], unit="stars")
-    assert report.notes == ("2 values of acc@1 in 'stars' do not count beside values in '%'",)
+    assert report.notes == ("2 values of acc@1 in 'stars' do not count with values in '%'",)
     assert [job.accuracy for job in kg.contents().jobs.values()] == [None, None]
 
 
@@ -226,7 +226,7 @@ def test_cells_that_are_no_numbers_are_told_by_row(kg: mk.KnowledgeGraph) -> Non
     report = add(kg, [*HUGE, torch.zeros((), device="meta"), Odd(), 50.0], unit="%")
     assert report.added == 1
     assert report.left_out.keys() == {0, 1, 2, 3}
-    assert "no finite number" in str(report)
+    assert "not a finite number" in str(report)
     assert known(kg, "acc@1") == [50]
 
 
@@ -312,7 +312,7 @@ def test_a_file_with_a_comma_at_the_end_of_rows(kg: mk.KnowledgeGraph, tmp_path:
     file.write_text(f"model,value\n{NAMES[0]},80,\n{NAMES[1]},70,\n", "utf-8")
     assert kg.add_results(file, "d", "acc@1", unit="%").added == 2
     file.write_text(f"model,value\n{NAMES[0]},80,9\n{NAMES[1]},70,9\n", "utf-8")
-    with pytest.raises(PropertyError, match="no table of comma-separated"):
+    with pytest.raises(PropertyError, match="not a table of comma-separated"):
         kg.add_results(file, "d", "acc@1", unit="%")
 
 

@@ -88,10 +88,10 @@ class TestTables:
     def test_what_is_left_out_says_why(self, kg: mk.KnowledgeGraph, runs: Path) -> None:
         report = kg.add_wandb(runs, model="arch", dataset="data.name", targets=TARGETS)
         assert report.left_out == {
-            "lost-lake-4": "no model is called 'large': known are 'net'",
+            "lost-lake-4": "no model is called 'large': known: 'net'",
             "idle-owl-5": "its 'arch' is empty: it names no model",
-            "calm-sea-2, latency": "its 'test/latency' is no finite number: None",
-            "dim-fog - 3, latency": "its 'test/latency' is no finite number: 'NaN'",
+            "calm-sea-2, latency": "its 'test/latency' is not a finite number: None",
+            "dim-fog - 3, latency": "its 'test/latency' is not a finite number: 'NaN'",
         }
         assert "no unit is known of latency" in str(report)
         assert "run lost-lake-4: no model" in str(report)
@@ -199,10 +199,10 @@ def test_columns_that_are_not_there(kg: mk.KnowledgeGraph, runs: Path, how: dict
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "empty"), (b"\n\n", "empty"), (b"\xff\xfe", "comma-separated"), (b"a,b\n1,2\n", "no export of W&B"),
+        (b"", "empty"), (b"\n\n", "empty"), (b"\xff\xfe", "comma-separated"), (b"a,b\n1,2\n", "not an export of W&B"),
         (b"Name,model\nx\n", "row 2 has 1 cells, the first 2"), (b'Name,model\n"x,net\n', "comma-separated"),
         (b'"Name","model"\n"x"y,"net"\n', "comma-separated"), (b"Name\n" + b"x" * 200_000, "field larger"),
-        (b"\0\0\0", "no export|line contains NUL"), (b"PK\x03\x04\0\0,\0", "no export|NUL"),
+        (b"\0\0\0", "not an export|line contains NUL"), (b"PK\x03\x04\0\0,\0", "not an export|NUL"),
         (b"Name,summary,config\nx,\"{'acc': 1}\",{}\n", "no column 'model'"),
     ],
     ids=range(11),

@@ -289,7 +289,7 @@ def test_a_full_disk_leaves_the_rows_in_memory(
         history, expected = filled(100)
     assert all(same(row, *one) for row, one in zip(history.rows(), expected, strict=True))
     assert len(caplog.records) == 1
-    assert "stays in memory" in caplog.text
+    assert "is kept in memory" in caplog.text
 
 
 def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,7 +364,7 @@ def test_a_device_packs_all_types(dtype: torch.dtype, slow: tuple[TransferRing, 
 
 
 def test_two_readers_at_once_share_the_rows(slow: tuple[TransferRing, Device], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The panel's thread asks for the values while the training goes on."""
+    """The panel's thread asks for the values while training continues."""
     ring, _ = slow
     both, arrive = threading.Barrier(2), Event.synchronize
 

@@ -124,7 +124,7 @@ def test_a_call_knows_its_plain_name() -> None:
         ("aten::layer_norm", {"weight": "w", "bias": "w"}, "'w' stands for several arguments"),
         ("aten::layer_norm", {"weight": "w", "normalized_shape": "sizes", "bias": "x"}, "is the 'input'"),
         ("aten::layer_norm", {"weight": 3}, "theirs → yours"),
-        (None, {"weight": "w"}, "name that one with like="),
+        (None, {"weight": "w"}, "name that operator with like="),
         ("aten::layer_nrom", {"weight": "w"}, "has no rule"),
     ],
 )

@@ -341,7 +341,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, require: Callable[...
     (tmp_path / "notes.txt").touch()
     done = smoke(tmp_path / "notes.txt")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "smoke: notes.txt is no wheel, sdist or npm package: move it out of the folder.\n"
+    assert done.stderr == "smoke: notes.txt is not a wheel, sdist or npm package: move it out of the folder.\n"
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_inputs_are_copied_and_let_go() -> None:
     x.fill_(float("nan"))
     assert played._inputs[0][0].tolist() == [[1.0, 1.0, 1.0, 1.0]]
     played.close()
-    with pytest.raises(mk.ModuleKGError, match="let go by close"):
+    with pytest.raises(mk.ModuleKGError, match="the player was closed"):
         played.picture(0)
 
 

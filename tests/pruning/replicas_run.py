@@ -134,7 +134,7 @@ def ddp_is_refused_while_it_lives(rank: int) -> None:
         for more in ({}, {"recalibrate": [own(rank)], "compensate": True}, {"undo": False}):
             with refused(model, optimizer, ema, says=UNWRAP):
                 plan().cut(whole, optimizer, copies=[ema], **more)
-    step(ddp, optimizer, own(rank))  # and the training goes on
+    step(ddp, optimizer, own(rank))  # and training continues
     assert model.into.weight.shape == (16, 6)
 
 

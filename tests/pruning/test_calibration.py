@@ -181,7 +181,7 @@ def test_a_model_that_takes_a_list_gets_one() -> None:
         ([image()], F.cross_entropy, r"pairs \(inputs, target\), got a Tensor"),
         ([(image(), labels(), labels())], F.cross_entropy, "got 3 items"),
         ([(image(), labels())], lambda output, target: output, r"the shape \[2, 3\]: return one number"),
-        ([(image(), labels())], lambda output, target: 3.0, "the loss gave a float"),
+        ([(image(), labels())], lambda output, target: 3.0, "the loss returned a float"),
         ([(image(), labels())], lambda output, target: output.detach().sum(), "does not depend on the parameters"),
         ([(image(), labels(5))], F.cross_entropy, r"the loss stopped .* loss\(output, target\)"),
         ([(image().to("meta"), labels())], F.cross_entropy, "meta device has no data"),
@@ -203,5 +203,5 @@ def test_a_generator_gives_its_batches_once() -> None:
     _, graph = traced()
     criterion = Taylor(iter(pairs()), F.cross_entropy)
     score(graph.axes, terms(graph), criterion)
-    with pytest.raises(CutError, match="a generator gives its items once"):
+    with pytest.raises(CutError, match="a generator yields its items once"):
         score(graph.axes, terms(graph), criterion)

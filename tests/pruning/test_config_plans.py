@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "no whole number": ("bert", {"hidden_size": 16.5}, CutError, "whole number"),
     "no number": ("bert", {"hidden_act": 3}, CutError, "'gelu' now"),
     "larger": ("bert", {"hidden_size": 33}, CutError, "give 32 at most"),
-    "as it is": ("bert", {"hidden_size": 32}, CutError, "takes nothing"),
+    "as it is": ("bert", {"hidden_size": 32}, CutError, "removes nothing"),
     "not divided": ("bert", {"hidden_size": 30}, CutError, "divide one another"),
     "layers": ("bert", {"num_hidden_layers": 1}, CutError, "blocks="),
     "frozen": ("bert", {"vocab_size": 50}, CutError, "vocabulary is frozen"),
@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "heads of another size": ("bert", {"hidden_size": 16}, CutError, "attention_head_size"),
     "nothing": ("bert", {}, CutError, "give numbers by key"),
     "no size": ("llama", {"max_position_embeddings": 16}, CutError, "no size of the traced model follows"),
-    "half of two": ("llama", {"num_key_value_heads": 1}, CutError, "Give the numbers that go with these as well"),
+    "half of two": ("llama", {"num_key_value_heads": 1}, CutError, "Also pass the numbers that depend on these"),
     "a truth value": ("llama", {"intermediate_size": True}, CutError, "whole number"),
 }
 

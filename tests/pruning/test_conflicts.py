@@ -49,7 +49,7 @@ def test_layers_that_are_added_lose_what_all_of_them_mask() -> None:
     assert (conflict.kind, conflict.axis, conflict.agreed) == ("channel", "conv1.out", [1, 2])
     assert conflict.asked == {"conv1": [0, 1, 2], "conv2": [1, 2, 3], "conv4": [1, 2, 7]}
     assert conflict.given_up == {"conv1": [0], "conv2": [3], "conv4": [7]}
-    assert "conv4 asks for 1, 2, 7. 1, 2 can go" in str(conflict)
+    assert "conv4 asks for 1, 2, 7. 1, 2 can be removed" in str(conflict)
     fixed = fixed_once(graph, masks)
     assert [rows(fixed, name) for name in ("conv1", "conv2", "conv3", "conv4")] == [[1, 2], [1, 2], [4], [1, 2]]
     # the bias follows the weight
@@ -190,7 +190,7 @@ def test_a_layer_that_would_lose_everything_is_refused(give: Any) -> None:
     model, graph = traced(Residual)
     masks = channels(model, {"conv3": range(6)})
     assert [(c.kind, c.axis) for c in conflicts(graph, masks)] == [("empty", "conv3.out")]
-    with pytest.raises(mk.ModuleKGError, match=r"masks of conv3 zero all 6 indices of conv3\.out: leave one"):
+    with pytest.raises(mk.ModuleKGError, match=r"masks of conv3 zero all 6 indices of conv3\.out: keep at least one"):
         give(graph, masks)
 
 
@@ -249,7 +249,7 @@ def test_a_conflict_prints_itself_short() -> None:
     conflict = Conflict("channel", "a.out", {"a": list(range(100)), "b": []}, [], "so it is")
     assert str(conflict) == (
         "channel conflict on a.out: a asks for 0, 1, 2, 3, 4, 5, 6, 7, … (100); b asks for none. "
-        "none can go: so it is"
+        "none can be removed: so it is"
     )  # fmt: skip
 
 

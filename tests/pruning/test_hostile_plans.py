@@ -33,9 +33,9 @@ def refused(path: Any, says: str, seconds: float = 1.0) -> None:
 def test_what_is_no_ordinary_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "absent.json", "cannot be read")
-    refused(tmp_path, "no ordinary file")
-    refused(tmp_path / "pipe", "no ordinary file")
-    refused("/dev/zero", "no ordinary file")
+    refused(tmp_path, "not a regular file")
+    refused(tmp_path / "pipe", "not a regular file")
+    refused("/dev/zero", "not a regular file")
     refused("a\0b", "cannot be read")
     for path in (None, 3, b"plan.json", 0.5):
         refused(path, "named by the path of a file")
@@ -49,11 +49,11 @@ def test_what_is_too_large(tmp_path: Path) -> None:
     path.write_bytes(b"[" * 3_000_000)
     refused(path, "more than 1,000,000 lists")
     path.write_bytes(b"[" * 1_000_000)
-    refused(path, "is no JSON")
+    refused(path, "is not JSON")
     path.write_bytes(b'{"a":' * 900_000)
-    refused(path, "is no JSON")
+    refused(path, "is not JSON")
     path.write_bytes(b"[" + b"9" * 1_000_000 + b"]")
-    refused(path, "is no JSON")
+    refused(path, "is not JSON")
 
 
 def test_memory_is_bounded_too(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def document(tmp_path: Path) -> dict[str, Any]:
     ("path", "value", "says"),
     [
         ("format", "other", "its format is 'other', not 'modulekg-plan'"),
-        ("version", 2, "blocks is no list"),
+        ("version", 2, "blocks is not a list"),
         ("version", 3, "its version is 3, this release reads 1 and 2"),
         ("version", True, "its version is True"),
         ("version", 1.0, "its version is 1.0"),
@@ -111,10 +111,10 @@ def document(tmp_path: Path) -> dict[str, Any]:
         ("axes.0.dropped", [0, 1], "an axis of 2 drops 2"),
         ("axes.0.dropped", [2], "an axis of 2 drops 1, the last of them [2]"),
         ("axes.0.name", "x" * 10_001, "not text of at most 10,000 letters"),
-        ("attributes", {"0.__class__": [8, 4]}, "0.__class__ is no attribute that holds a size"),
-        ("attributes", {"__dict__.x": [8, 4]}, "is no attribute"),
-        ("attributes", {"": [8, 4]}, "is no attribute"),
-        ("attributes", {"0..x": [8, 4]}, "is no attribute"),
+        ("attributes", {"0.__class__": [8, 4]}, "0.__class__ is not an attribute that holds a size"),
+        ("attributes", {"__dict__.x": [8, 4]}, "is not an attribute"),
+        ("attributes", {"": [8, 4]}, "is not an attribute"),
+        ("attributes", {"0..x": [8, 4]}, "is not an attribute"),
         ("attributes", {"0.x": [8, [4]]}, "0.x changes from 8 to a list of 1"),
         ("attributes", {"0.x": [[8], {"tuple": [4]}]}, "0.x changes from a list of 1"),
         ("attributes", {"0.x": [[8], [4, 4]]}, "0.x changes from a list of 1"),
@@ -139,7 +139,7 @@ def test_nothing_may_be_missing_or_stand_twice(document: dict[str, Any], name: s
     refused(path, "a name stands twice")
     del document[name]
     path.write_text(json.dumps(document))
-    refused(path, "is no plan")
+    refused(path, "is not a plan")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_constant_of_the_code_is_named_as_the_reason() -> None:
     pick, order = STAYS["a constant of the code"]
     graph = mk.trace(seeded(lambda: Shuffled(pick, order)), torch.randn(4, 3, 5))
     reason = str(graph.axes["a.weight", 0].frozen)
-    assert "indices that the code makes" in reason
+    assert "indices that the code computes" in reason
     assert "test_index_buffers.py" in reason
 
 

@@ -167,7 +167,7 @@ def test_milliseconds_as_a_number(given_times: dict[str, Any], monkeypatch: pyte
     plan = mk.plan(three_layers(), target={"latency": 7.0})
     assert plan.latency is not None
     assert plan.latency[1] == pytest.approx(7.0, rel=0.1)
-    with pytest.raises(CutError, match="takes nothing"):
+    with pytest.raises(CutError, match="removes nothing"):
         mk.plan(three_layers(), target={"latency": 11.0})
 
 

@@ -209,5 +209,5 @@ def test_masks_of_a_plan_lead_back_to_it(tmp_path: Path) -> None:
 
 def test_whole_modules_have_no_masks() -> None:
     _, graph = traced("resnet18")
-    with pytest.raises(CutError, match=r"layer1\.0 go as a whole: cut instead"):
+    with pytest.raises(CutError, match=r"layer1\.0 are removed as a whole: cut instead"):
         mk.plan(graph, blocks=["layer1.0"]).masks()

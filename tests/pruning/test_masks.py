@@ -257,7 +257,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"conv2": {"weight": [1, 0]}}, "is a list, not a tensor"),
     ({"conv2": {"weight": {"weight": torch.ones(8)}}}, "is a dict, not a tensor"),
     ({"conv22": {"weight": torch.ones(8)}}, "did you mean 'conv2'"),
-    ({"module.conv2" + "x" * 100000: {"weight": torch.ones(8)}}, "which the model has not"),
+    ({"module.conv2" + "x" * 100000: {"weight": torch.ones(8)}}, "which the model does not have"),
     ({"conv2\x1b[2J": {"weight": torch.ones(8)}}, "x1b"),
     ({"conv2": {"wieght": torch.ones(8)}}, "did you mean 'weight'"),
     ({"conv2": {"_output_1": torch.ones(8)}}, "no such tensor"),

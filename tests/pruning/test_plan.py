@@ -263,7 +263,7 @@ def test_its_text_is_narrow_whatever_the_names() -> None:
         ({"ratio": -0.1}, "ratio=-0.1"),
         ({"ratio": "half"}, "ratio='half'"),
         ({"ratio": math.nan}, "ratio=nan"),
-        ({"ratio": 0.01}, "takes no index"),
+        ({"ratio": 0.01}, "removes no index"),
         ({"ratio": 0.5, "target": {"params": 0.5}}, "exclude each other"),
         ({"target": {"size": 3}}, "target="),
         ({"target": {"params": 10}}, "cannot be reached"),
@@ -276,7 +276,7 @@ def test_its_text_is_narrow_whatever_the_names() -> None:
         ({"ratio": 0.5, "keep": ["first", "third"]}, "no axis that may be cut"),
         ({"per_axis": {"head": 0.5}}, "model output"),
         ({"per_axis": {"third": 1.5}}, "share of 0"),
-        ({"per_axis": {"third": list(range(12))}}, "leave one"),
+        ({"per_axis": {"third": list(range(12))}}, "keep at least one"),
         ({"per_axis": {"third": [12]}}, "12 positions"),
         ({"cuts": ["third"]}, "graph.cut_analysis"),
     ],
@@ -470,7 +470,7 @@ def test_nonsense_is_refused_by_what_looks_at_a_graph(graph: mk.DataflowGraph) -
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"ratio": 0.5, "round_to": 10**30}, "give the multiple that sizes shall have"),
+        ({"ratio": 0.5, "round_to": 10**30}, "give the multiple of sizes"),
         ({"per_axis": [("third", 0.5)]}, "give shares or indices by axis"),
         ({"cuts": 5}, "give results of graph.cut_analysis, in a list"),
         ({"blocks": object()}, "give a number, a share or paths, in a list"),

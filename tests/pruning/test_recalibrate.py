@@ -340,7 +340,7 @@ def test_a_spent_generator_and_compensation_without_batches_are_refused() -> Non
     plan, before = plan_of(model, GOOD[0]), state_of(model, optimizer)
     spent = iter(GOOD)
     list(spent)
-    with pytest.raises(mk.ModuleKGError, match="a generator gives its items once"):
+    with pytest.raises(mk.ModuleKGError, match="a generator yields its items once"):
         plan.cut(model, optimizer, recalibrate=spent)
     with pytest.raises(mk.ModuleKGError, match="pass them as recalibrate=batches"):
         plan.cut(model, optimizer, compensate=True)

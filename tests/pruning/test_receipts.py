@@ -119,7 +119,7 @@ def test_a_receipt_serves_once() -> None:
     assert repr(receipt) == "<Receipt: 7 tensors and 3 attributes cut, spent>"
     before = state_of(model, optimizer)
     for way in (receipt.undo, receipt.restore):
-        with pytest.raises(mk.ModuleKGError, match="served already"):
+        with pytest.raises(mk.ModuleKGError, match="was used already"):
             way()
     assert state_of(model, optimizer) == before
 
@@ -442,7 +442,7 @@ def test_a_receipt_that_was_copied_with_its_model_brings_all_back(make: Any, ask
     state = optimizer.state_dict()["state"]
     for index, own in momenta.items():
         assert all(torch.equal(state[index][key], value) for key, value in own.items())
-    with pytest.raises(mk.ModuleKGError, match="served already"):
+    with pytest.raises(mk.ModuleKGError, match="was used already"):
         receipt.undo()
 
 

@@ -91,7 +91,7 @@ def test_cuts_are_due_every_so_often_and_at_the_end() -> None:
         ({"steps": 3, "end": 1.0}, CutError, "0 ≤ start ≤ end < 1"),
         ({"steps": 3, "shape": "cubik"}, UnknownNameError, "did you mean 'cubic'"),
         ({"steps": 3, "shape": 3}, UnknownNameError, "or pass a function"),
-        ({"steps": 3, "target": {"flop": 0.5}}, CutError, "give what shall be left"),
+        ({"steps": 3, "target": {"flop": 0.5}}, CutError, "give what to keep"),
         ({"steps": 3, "target": {"flops": 0.5, "params": 0.6}}, CutError, "follows one size"),
         ({"steps": 3, "end": 0.7, "target": {"flops": 0.5}}, CutError, "leave them out"),
     ],
@@ -325,7 +325,7 @@ def test_progress_is_saved_and_loaded() -> None:
     assert sizes(model) == (15, 6, 9)
     assert resumed.done == schedule.done
     for wrong in ({}, None, {"version": 2, "done": 0.1, "sizes": {}}):
-        with pytest.raises(CutError, match="no state of a PruningSchedule"):
+        with pytest.raises(CutError, match="not a state of a PruningSchedule"):
             resumed.load_state_dict(wrong)  # type: ignore[arg-type]
 
 

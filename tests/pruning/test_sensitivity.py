@@ -1,4 +1,4 @@
-"""Sensitivity is the true rise of the loss: compared with models from which each index is really cut."""
+"""Sensitivity is the true loss increase: compared with models from which each index is really cut."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_bad_input_is_named() -> None:
         ([*good, (good[0][0] * math.nan, good[0][1])], F.cross_entropy, "the loss of batch 1 is nan: look for"),
         ([*good, (good[0][0][:0], good[0][1][:0])], F.cross_entropy, "batch 1 has no samples"),
         (good, lambda output, target: output, r"the shape \[2, 3\]: return one number"),
-        (good, lambda output, target: "one", "gave a str: return one number"),
+        (good, lambda output, target: "one", "returned a str: return one number"),
         (good, lambda output, target: output.no_such_thing, r"the loss stopped on the output of batch 0.*target\)"),
         (good[0][0], lambda output: output.mean(), "a tensor, whose items"),
         (5, F.cross_entropy, "batches= is a int"),

@@ -69,7 +69,7 @@ def test_plain_tensors_and_other_tensors_of_the_shape() -> None:
     [
         (lambda tensor: cut_tensor(tensor, [4]), "dimension 0 of the tensor has 4 positions: there is no 4"),
         (lambda tensor: cut_tensor(tensor, []), "no position"),
-        (lambda tensor: cut_tensor(tensor, range(4)), "leave one at least"),
+        (lambda tensor: cut_tensor(tensor, range(4)), "keep at least one"),
         (lambda tensor: zero_tensor(tensor, [0], 2), "there is no dimension 2"),
         (lambda tensor: cut_tensor(tensor * 2, [0]), "result of a computation"),
         (lambda tensor: cut_tensor(tensor.tolist(), [0]), "got a list"),
@@ -91,7 +91,7 @@ def test_receipts_serve_once_and_for_their_own() -> None:
     with pytest.raises(mk.ModuleKGError, match="undone by unzero_tensor"):
         uncut_tensor(tensor, zeroed)
     unzero_tensor(tensor, zeroed)
-    with pytest.raises(mk.ModuleKGError, match="serves once"):
+    with pytest.raises(mk.ModuleKGError, match="works once"):
         unzero_tensor(tensor, zeroed)
     cut = cut_tensor(tensor, [0])
     with pytest.raises(mk.ModuleKGError, match=r"for a tensor of shape \[3, 3\]: got \[4, 3\]"):
@@ -99,5 +99,5 @@ def test_receipts_serve_once_and_for_their_own() -> None:
     with pytest.raises(mk.ModuleKGError, match="undone by uncut_tensor"):
         unzero_tensor(tensor, cut)
     uncut_tensor(tensor, cut)
-    with pytest.raises(mk.ModuleKGError, match="serves once"):
+    with pytest.raises(mk.ModuleKGError, match="works once"):
         uncut_tensor(tensor, cut)

@@ -105,7 +105,7 @@ def test_what_one_layer_keeps_all_keep() -> None:
     plan = mk.plan(graph, ratio=0.5, keep="blocks.2.up", layers="uniform")
     assert inner(plan) == [20, 20, 20, 14]
     assert any("blocks.2.up.out" in note and "uniform" in note for note in plan.notes)
-    with pytest.raises(CutError, match="only=… and keep=… spare it"):
+    with pytest.raises(CutError, match="only=… and keep=… protect it"):
         mk.plan(graph, ratio=0.5, only="blocks.0.up.out", layers="uniform")
 
 
@@ -120,7 +120,10 @@ def test_a_plan_is_made_again_from_its_repr_and_from_its_file(tmp_path: Any) -> 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "shares that differ": ({"per_axis": {"blocks.0.up.out": 0.5, "blocks.1.up.out": 0.2}}, "alike"),
-    "limits": ({"ratio": 0.5, "floor": {"blocks.0.up.out": 9}, "ceiling": {"blocks.1.up.out": 8}}, "go together"),
+    "limits": (
+        {"ratio": 0.5, "floor": {"blocks.0.up.out": 9}, "ceiling": {"blocks.1.up.out": 8}},
+        "must be cut together",
+    ),
 }
 
 

@@ -124,7 +124,7 @@ def test_a_head_that_only_decides_stays_and_the_plan_says_so() -> None:
     model, x = Exits().eval(), torch.randn(1, 8)
     plan = mk.plan(mk.trace(model, x), ratio=0.5)
     assert {axis.name: axis.left for axis in plan.axes} == {"body.out": 16, "more.out": 16}
-    assert any("early.out" in note and "stays whole" in note for note in plan.notes)
+    assert any("early.out" in note and "is not cut" in note for note in plan.notes)
     plan.cut(model)
     model.threshold = 0.0
     assert model(x).shape == (1, 10)
@@ -161,7 +161,7 @@ def test_what_is_asked_for_by_name_goes_with_a_note() -> None:
     torch.manual_seed(0)
     plan = mk.plan(mk.trace(Zero().eval(), torch.randn(4, 6)), per_axis={"c.out": 0.5})
     assert [(axis.name, axis.left) for axis in plan.axes] == [("c.out", 6)]
-    assert any("c.out" in note and "as asked" in note for note in plan.notes)
+    assert any("c.out" in note and "as requested" in note for note in plan.notes)
 
 
 def test_a_bias_that_a_normalisation_takes_away_keeps_no_axis_whole() -> None:

@@ -377,5 +377,5 @@ def test_a_model_that_cannot_be_copied_is_looked_at_as_it_is() -> None:
         nested = (nested,)
     model.nested = nested
     (note,) = mk.trace(model, torch.randn(3, 4)).notes
-    assert "no copy of it can be made (RecursionError" in note
+    assert "it cannot be copied (RecursionError" in note
     model.nested = None

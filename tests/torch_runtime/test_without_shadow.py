@@ -91,7 +91,7 @@ def test_tensors_that_move_meanwhile_end_such_a_look(past_self: PastSelf, what: 
 def test_a_hook_that_always_looks_is_refused() -> None:
     model, x = nn.Sequential(nn.Linear(4, 2)), torch.randn(3, 4)
     model[0].register_forward_hook(lambda *_: mk.trace(model, x) and None)
-    with unchanged(model, x), pytest.raises(ModelInUseError, match="inside of 4 other looks of this thread"):
+    with unchanged(model, x), pytest.raises(ModelInUseError, match="inside of 4 other views of this thread"):
         mk.trace(model, x)
     model[0]._forward_hooks.clear()
     assert mk.trace(model, x).operators

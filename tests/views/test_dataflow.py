@@ -233,7 +233,7 @@ def test_what_needs_inputs_says_so(trait: str, value: str) -> None:
     wanted: dict[str, Any] = {trait: value}
     with pytest.raises(mk.ModuleKGError, match="pass the model's inputs as args="):
         mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), **wanted)
-    with pytest.raises(mk.ModuleKGError, match=r"the forward pass failed, see \.error"):
+    with pytest.raises(mk.ModuleKGError, match=r"the trace is incomplete, see \.error"):
         mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), "no tensor", **wanted)
     graph = mk.ModelGraph(nn.Sequential(nn.Linear(2, 3)), (torch.zeros(1, 2),), **wanted)
     assert getattr(graph, trait) == value

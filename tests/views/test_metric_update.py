@@ -291,6 +291,17 @@ def test_a_run_waits_from_its_start_to_its_first_value() -> None:
     assert (updates.next() or ({}, []))[0]["waiting"] == [1]
 
 
+def test_a_run_that_fails_before_its_first_value_has_ended() -> None:
+    monitor = mk.Monitor(nn.Linear(2, 2), {})
+    updates = UpdateReader([monitor])
+    with monitor:  # which ends so, too, where its block raises
+        assert updates.next() == ({"waiting": [0]}, [])
+    assert updates.next() == ({"ended": [0]}, [])
+    with monitor:
+        assert updates.next() == ({"waiting": [0]}, [])
+    assert UpdateReader([monitor]).next() == ({"ended": [0]}, [])
+
+
 def test_a_monitor_that_has_ended_before_it_is_looked_at() -> None:
     monitor = mk.Monitor(nn.Linear(2, 2), {})
     assert UpdateReader([monitor]).next() is None  # not started

@@ -355,7 +355,7 @@ def test_it_opens_at_the_first_item_that_is_not_finite() -> None:
     player = mk.ForwardPlayer(nn.Sequential(nn.Identity(), nn.Linear(3, 2)), x)
     assert (player.sample, player.pictures["sample"]) == (2, 2)
     lines = svg_text(player._static_picture()).splitlines()
-    assert [line for line in lines if "non-finite" in line][1].count("0  Identity") == 1
+    assert [line for line in lines if "NaN or infinite" in line][1].count("0  Identity") == 1
     player.run(torch.zeros(4, 3))
     assert (player.sample, player.pictures["sample"]) == (0, 0)  # nobody had asked for item 2
     player.sample = 1

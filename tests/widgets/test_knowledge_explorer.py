@@ -186,7 +186,7 @@ def test_everything_that_is_shown_can_be_selected(explorer: Any) -> None:
     [
         ("selected", "Model:smal", UnknownPathError, "did you mean 'Model:small'"),
         ("selected", "Community:99", UnknownPathError, "no 'Community:99'"),
-        ("selected", "0" * 32, UnknownPathError, "known are 'Model"),
+        ("selected", "0" * 32, UnknownPathError, "known: 'Model"),
         ("view", "rankng", UnknownNameError, "did you mean 'ranking'"),
         ("color_by", "use", UnknownNameError, "did you mean 'uses'"),
         ("query", 3, WidgetValueError, "query"),

@@ -248,7 +248,7 @@ def test_foreign_and_closed_widgets_are_refused_with_nothing_changed(model: nn.M
         mk.marimo(ipywidgets.HBox([graph, ipywidgets.Button()]))
     assert graph.comm is before
     graph.close()
-    with pytest.raises(WidgetValueError, match="has been closed: make it anew"):
+    with pytest.raises(WidgetValueError, match="was closed: make a new one"):
         mk.marimo(graph)
 
 

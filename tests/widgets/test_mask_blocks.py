@@ -215,7 +215,7 @@ def test_a_mask_of_blocks_is_refused_in_words_and_an_earlier_one_stays(
     (answer,) = page.say({"type": "mask"})
     assert (answer["type"], answer["action"]) == ("failed", "mask")
     assert answer["text"] == (
-        "a mask sets slices of weights to zero, and layers.1 go as a whole: cut instead, plan.cut(model)"
+        "a mask sets slices of weights to zero, and layers.1 are removed as a whole: cut instead, plan.cut(model)"
     )
     assert (bytes_of(model), editor.stage) == (masked, "masked")
     with pytest.raises(CutError, match="as a whole"):
@@ -229,7 +229,7 @@ def test_a_plan_with_blocks_is_saved_and_loaded(editor: mk.MaskEditor, page: Pag
     editor.load(tmp_path / "plan.json")
     assert (editor._draft.removed_paths, editor._draft.dropped) == (["layers.2"], {"stem.out": [4]})
     other = mk.MaskEditor(net(2), X)
-    with pytest.raises(UnknownPathError, match=r"'layers\.2' is no residual block that can go"):
+    with pytest.raises(UnknownPathError, match=r"'layers\.2' is not a removable residual block"):
         other.load(tmp_path / "plan.json")
     assert other.plan is None
     other.close()

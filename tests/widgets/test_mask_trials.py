@@ -178,9 +178,9 @@ def test_the_function_gets_a_model_in_eval_mode_without_gradients(model: nn.Sequ
     ("evaluate", "said"),
     [
         (lambda model: 1 / 0, "evaluate stopped: ZeroDivisionError"),
-        (lambda model: [1, 2], "evaluate gave a list: return a number"),
-        (lambda model: {"a": "b"}, "evaluate gave a str"),
-        (lambda model: torch.zeros(3), "evaluate gave a Tensor"),
+        (lambda model: [1, 2], "evaluate returned a list: return a number"),
+        (lambda model: {"a": "b"}, "evaluate returned a str"),
+        (lambda model: torch.zeros(3), "evaluate returned a Tensor"),
         (lambda model: {str(each): each for each in range(50)}, "at most 20"),
         (lambda model: model(torch.zeros(1, 9)), "evaluate stopped: RuntimeError"),
     ],
@@ -209,7 +209,7 @@ def test_what_is_no_data_is_refused_with_what_to_pass(model: nn.Sequential) -> N
         ({"batches": BATCHES, "loss": 3}, "loss= is a function"),
         ({"evaluate": "accuracy"}, "evaluate= is a function"),
         ({"batches": 7}, "pass a list or a DataLoader"),
-        ({"batches": (pair for pair in BATCHES)}, "a generator gives its items once"),
+        ({"batches": (pair for pair in BATCHES)}, "a generator yields its items once"),
         ({"batches": BATCHES[0]}, "one batch"),
         ({"batches": []}, "batches= is empty"),
     ]

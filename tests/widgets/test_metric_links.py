@@ -109,7 +109,7 @@ def test_colors_follow_the_shown_metric_and_the_phase(run: Run, panel: MetricPan
 
 
 def test_the_former_name_of_color_warns_and_colors(panel: MetricPanel, graph: Any) -> None:
-    with pytest.warns(FutureWarning, match="goes in version 0.2.0: write MetricPanel.color$"):
+    with pytest.warns(FutureWarning, match="will be removed in version 0.2.0: write MetricPanel.color$"):
         panel.colour(graph)
     assert graph.color_by == "overlay"
 

@@ -81,7 +81,7 @@ def test_state_is_what_the_protocol_says(run: Run) -> None:
         ("metric", "OutputSndNrm", "'OutputSndNrm' so far: did you mean 'OutputSndNorm'"),
         ("modules", ["layer2", "layer1.1"], r"module 'layer1\.1' so far: did you mean 'layer1\.0'"),
         ("view", "heat map", "no view 'heat map': did you mean 'heatmap'"),
-        ("phase", "test", "no phase 'test': known are 'both', 'eval', 'train'"),
+        ("phase", "test", "no phase 'test': known: 'both', 'eval', 'train'"),
         ("window", 0, "a count of steps, or None for all of them: 0 was passed"),
         ("window", "many", "window"),
         ("log_scale", "yes", "log_scale"),

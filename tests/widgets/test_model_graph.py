@@ -255,7 +255,7 @@ def test_measured_times_are_a_column() -> None:
     with pytest.raises(UnknownPathError, match="no module '7'"):
         widget.show_profile(pd.DataFrame({"module": ["7"], "time_ms": [1.0]}))
     for wrong in (pd.DataFrame({"module": [""]}), {"module": []}, None):
-        with pytest.raises(UnknownNameError, match=r"no column 'time_ms': pass what graph.profile\(\) gives"):
+        with pytest.raises(UnknownNameError, match=r"no column 'time_ms': pass the result of graph.profile\(\)"):
             widget.show_profile(wrong)
     widget.color_by = "none"
     widget.refresh(net, x)

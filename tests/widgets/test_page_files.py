@@ -210,11 +210,11 @@ def test_loading_does_not_tell_what_there_is(page: Page, inside: Path) -> None:
 def test_a_click_overwrites_no_file_of_another_kind(page: Page, inside: Path) -> None:
     for content in (SECRET, "", "{}", '{"format": "modulekg-plan"}'):
         (inside / "thesis.json").write_text(content, "utf-8")
-        assert "is no plan: choose another name" in refused(page, "save", "thesis.json")
+        assert "is not a plan: choose another name" in refused(page, "save", "thesis.json")
     (inside / "folder.json").mkdir()
     os.mkfifo(inside / "pipe.json")
     for name in ("folder.json", "pipe.json"):
-        assert "is no plan" in refused(page, "save", name)
+        assert "is not a plan" in refused(page, "save", name)
 
 
 def test_python_goes_where_it_wants(editor: mk.MaskEditor, inside: Path) -> None:

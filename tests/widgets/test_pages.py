@@ -147,7 +147,7 @@ def test_a_closed_panel_writes_no_page_and_an_open_one_stays_as_it_is(tmp_path: 
     written(panel, tmp_path)
     assert panel.get_state() == before
     panel.close()
-    with pytest.raises(mk.ModuleKGError, match="this MetricPanel has been closed: make it anew"):
+    with pytest.raises(mk.ModuleKGError, match="this MetricPanel was closed: make a new one"):
         mk.save_html(panel, tmp_path / "closed.html")
     assert not (tmp_path / "closed.html").exists()
 
@@ -219,7 +219,7 @@ class Elements(HTMLParser):
     ],
 )
 def test_another_widget_is_refused(make: Any, words: str, tmp_path: Path) -> None:
-    with pytest.raises(mk.ModuleKGError, match=f"save_html writes widgets of this package, and .*: {words}"):
+    with pytest.raises(mk.ModuleKGError, match=f"save_html writes widgets of this package, namely .*: {words}"):
         mk.save_html(make(), tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
 

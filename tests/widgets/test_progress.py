@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 from collections.abc import Callable
@@ -13,8 +14,18 @@ from torch import nn
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CancelledError
-from modulekg_widgets.engine.torch_runtime.isolation.progress import has_listener, observe_progress, report_progress
+from modulekg_widgets.engine.torch_runtime.isolation import progress as engine_progress
+from modulekg_widgets.engine.torch_runtime.isolation.progress import (
+    Cancellation,
+    display_with,
+    has_listener,
+    observe_progress,
+    report_progress,
+    without_cancellation,
+)
+from modulekg_widgets.widgets.shared import base
 from modulekg_widgets.widgets.shared import progress as shown
+from modulekg_widgets.widgets.shared.model_widget import WEIGHTS_CHANGED
 from modulekg_widgets.widgets.shared.progress import Progress, display_progress
 
 
@@ -54,14 +65,16 @@ def net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def cancel_at(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    before = Line.__init__
+def cancel_at(monkeypatch: pytest.MonkeyPatch, count: int, title: str = "") -> None:
+    """Cancel at a text of a line, or of those with this title."""
+    before = Line.show
 
-    def made(self: Line) -> None:
-        before(self)
-        self.press_at = count
+    def show(self: Line, text: str) -> None:
+        if text.startswith(title):
+            self.press_at = count
+        before(self, text)
 
-    monkeypatch.setattr(Line, "__init__", made)
+    monkeypatch.setattr(Line, "show", show)
 
 
 def test_a_trace_tells_its_operators(lines: list[Line]) -> None:
@@ -143,7 +156,11 @@ def test_a_refresh_tells_the_page_and_hears_it(monkeypatch: pytest.MonkeyPatch) 
     payload = graph.payload
     graph._handle_custom_msg({"kind": "refresh"}, [])
     assert graph.payload is payload
-    assert graph.outdated.endswith("Refresh was cancelled. Run it again to start over")
+    assert graph.outdated == ""  # the model is as it is shown
+    model[0] = nn.Linear(4, 8)
+    graph._handle_custom_msg({"kind": "refresh"}, [])
+    assert graph.payload is payload
+    assert graph.outdated == f"{WEIGHTS_CHANGED} Refresh was cancelled. Run it again to start over"
     graph._handle_custom_msg({"kind": "cancel_refresh"}, [])  # nothing runs any more
     graph.set_state({"progress": "from a page"})
     assert graph.progress == ""
@@ -221,3 +238,184 @@ def test_in_colab_the_line_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     line.show("two")
     line.close()
     assert [data["text/plain"] for data in display.shown] == ["one", "two", ""]
+
+
+def test_the_line_is_made_anew_after_all_widgets_were_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown._ProgressLine, "_made", [])
+    display = Display(monkeypatch)
+    closed = shown._ProgressLine()
+    closed.show("one")
+    closed.close()
+    for widget in closed._widgets():
+        widget.close()
+    line = shown._ProgressLine()
+    line.show("two")
+    box, label, _ = line._widgets()
+    assert (label.value, display.shown[-1]) == ("two", box)
+    assert None not in (box.comm, label.comm)
+    line.close()
+
+
+# ------------------------------------------------------------- what the engine does
+
+
+@pytest.fixture
+def displayed(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+    """The lines of long work of the engine, as in a kernel."""
+    monkeypatch.setattr(engine_progress, "_displays", [])
+    display_with(display_progress)
+    return lines
+
+
+def pruned(model: nn.Module, graph: Any) -> object:
+    return mk.plan(graph, ratio=0.5).cut(model, recalibrate=[torch.randn(4, 4) for _ in range(3)])
+
+
+WORK: dict[str, tuple[Callable[[nn.Module, Any], object], set[str]]] = {
+    "Trace": (lambda model, graph: mk.trace(model, torch.zeros(2, 4)), {"operators traced"}),
+    "Channel groups": (lambda model, graph: mk.trace(model, torch.zeros(2, 4)).axes, {"operators analyzed"}),
+    "Proof of the channel groups": (lambda model, graph: graph.axes.verify(), {"passes run"}),
+    "Plan": (lambda model, graph: mk.plan(graph, ratio=0.5), {"operators traced", "passes run"}),
+    "Cut": (pruned, {"batches run"}),
+}
+
+
+def batch_norm_net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+
+
+@pytest.mark.parametrize("title", WORK)
+def test_long_work_is_displayed_and_can_be_cancelled_at_any_report(
+    title: str, displayed: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, stages = WORK[title]
+    model = batch_norm_net()
+    graph = mk.trace(model, torch.randn(2, 4))
+    assert graph.axes
+    displayed.clear()
+    act(model, graph)
+    texts = [text for line in displayed for text in line.texts if text.startswith(f"{title} of Sequential: ")]
+    assert texts
+    assert all(any(stage in text for text in texts) for stage in stages)
+    assert all(line.closed for line in displayed)
+    for count in range(1, len(texts), max(1, len(texts) // 5)):  # a click at the last one is too late
+        model = batch_norm_net()
+        graph = mk.trace(model, torch.randn(2, 4))
+        assert graph.axes
+        before = pickle.dumps(model)
+        with monkeypatch.context() as patched:
+            cancel_at(patched, count, title)
+            with pytest.raises(CancelledError, match=rf"^{title} of Sequential was cancelled\. Run it"):
+                act(model, graph)
+        assert pickle.dumps(model) == before
+    act(model, graph)  # nothing is left of what was cancelled
+
+
+def test_what_must_come_to_its_end_is_not_cancelled() -> None:
+    heard: list[int] = []
+
+    def listen(stage: str, done: int) -> None:
+        heard.append(done)
+        raise Cancellation
+
+    with observe_progress(listen):
+        with without_cancellation():
+            report_progress("steps", 1)
+        with pytest.raises(Cancellation):
+            report_progress("steps", 2)
+    with without_cancellation():
+        report_progress("steps", 3)
+    assert heard == [1, 2]
+
+
+# ------------------------------------------------------------- what a page asks for
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "SHOWN_AFTER", 0.0)
+    monkeypatch.setattr(shown, "EVERY", 0.0)
+
+
+def test_what_a_page_asks_for_is_shown_in_its_widget_alone(displayed: list[Line], soon: None) -> None:
+    model = net()
+    editor = mk.MaskEditor(model, torch.zeros(1, 4))
+    graph = mk.ModelGraph(model, torch.zeros(1, 4))
+    mk.link(editor, graph)
+    editor.plan = mk.plan(editor.graph, per_axis={"0.out": [1, 5]})
+    told: list[str] = []
+    editor.observe(lambda change: told.append(change["new"]), "progress")
+    displayed.clear()
+    editor._messages.on_message(editor, {"type": "cut"}, [])
+    assert displayed == []
+    assert any(text.startswith("Cut: ") for text in told)
+    assert told[-1] == editor.progress == ""
+    assert (graph.outdated, model[0].out_features) == ("", 6)
+    editor.close()
+    graph.close()
+
+
+def test_nothing_is_displayed_below_the_last_cell(displayed: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
+    due: list[Callable[[], None]] = []
+
+    class Loop:
+        add_callback = staticmethod(due.append)
+
+    monkeypatch.setattr(base, "main_loop", Loop)
+    base.when_idle(lambda: mk.trace(net(), torch.zeros(1, 4)) and None)
+    due.pop()()
+    assert displayed == []
+    mk.trace(net(), torch.zeros(1, 4))  # as a cell does
+    assert len(displayed) == 1
+
+
+@pytest.mark.parametrize("press_at", range(1, 30, 4))
+def test_a_cut_from_the_page_is_cancelled_as_a_whole_or_not_at_all(press_at: int, soon: None) -> None:
+    model = net()
+    editor = mk.MaskEditor(model, torch.zeros(1, 4))
+    graph = mk.ModelGraph(model, torch.zeros(1, 4))
+    mk.link(editor, graph)
+    editor._draft.adopt_plan(mk.plan(editor.graph, per_axis={"0.out": [1, 5]}))
+    before = pickle.dumps(model)
+    told: list[str] = []
+
+    def press(change: Any) -> None:
+        told.append(change["new"])
+        if len(told) == press_at:
+            editor._handle_custom_msg({"kind": "cancel_refresh"}, [])
+
+    editor.observe(press, "progress")
+    editor._messages.on_message(editor, {"type": "cut"}, [])
+    if editor.stage == "cut":
+        assert model[0].out_features == 6
+        assert editor.graph.modules["0"].module.out_features == 6
+        assert editor.outdated == graph.outdated == ""
+        editor.undo()
+    assert pickle.dumps(model) == before
+    assert (editor.outdated, graph.outdated) == ("", "")
+    editor.close()
+    graph.close()
+
+
+def test_a_cancelled_refresh_of_an_editor_leaves_no_notice_on_what_is_fresh(soon: None) -> None:
+    model = net()
+    editor = mk.MaskEditor(model, torch.zeros(1, 4))
+    states = set()
+    for press_at in range(1, 24):
+        model[0] = nn.Linear(4, 8)
+        told: list[str] = []
+
+        def press(change: Any, told: list[str] = told, press_at: int = press_at) -> None:
+            told.append(change["new"])
+            if len(told) == press_at:
+                editor._handle_custom_msg({"kind": "cancel_refresh"}, [])
+
+        editor.observe(press, "progress")
+        editor._handle_custom_msg({"kind": "refresh"}, [])
+        editor.unobserve(press, "progress")
+        is_fresh = editor.graph.modules["0"].module is model[0]
+        assert (editor.outdated == "") is is_fresh
+        states.add(is_fresh)
+    assert states == {False, True}
+    editor.close()

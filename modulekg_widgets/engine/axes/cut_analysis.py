@@ -83,7 +83,7 @@ def cut_from_masks(axes: Axes, keeps: KeepMasks) -> Cut:
     for atom, flags in keeps.items():
         if not flags.any():
             raise CutError(
-                f"{printable(axes.of(atom).name)} would lose all of its {atom.size} indices: leave one at least"
+                f"{printable(axes.of(atom).name)} would lose all of its {atom.size} indices: keep at least one"
             )
     inference = axes.inference
     parameters: dict[str, Indices] = {}
@@ -124,7 +124,7 @@ def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
     try:
         chosen = np.asarray(index if isinstance(index, Sequence | np.ndarray) else list(index))
     except (TypeError, ValueError):
-        raise CutError(f"positions of {where} are given as a list of int, got {printable(repr(given))}") from None
+        raise CutError(f"positions of {where} must be a list of int, got {printable(repr(given))}") from None
     out = np.zeros(size, dtype=bool)
     if chosen.dtype == bool:
         if chosen.shape != (size,):
@@ -133,7 +133,7 @@ def position_mask(index: Iterable[int], size: int, where: str) -> KeepMask:
     if chosen.size == 0:
         raise CutError(f"no position of {where} is given: pass index=[…]")
     if not np.issubdtype(chosen.dtype, np.integer) or chosen.ndim != 1:
-        raise CutError(f"positions of {where} are given as a list of int, got {printable(str(given))}")
+        raise CutError(f"positions of {where} must be a list of int, got {printable(str(given))}")
     outside = chosen[(chosen < -size) | (chosen >= size)]
     if outside.size:
         raise CutError(f"{where} has {size} positions: there is no {int(outside[0])}")
@@ -151,7 +151,7 @@ def resolve(term: Term, keep: KeepMask, keeps: KeepMasks, where: str) -> None:
     term = find(term)
     if term.kind == ATOM:
         if term.frozen is not None or term.size == 1:
-            reason = "one index, which must stay" if term.size == 1 else str(term.frozen)
+            reason = "its only index, which must be kept" if term.size == 1 else str(term.frozen)
             raise _refused(where, reason)
         keeps[term] = keeps.get(term, np.ones(term.size, dtype=bool)) & keep
     elif term.kind == SUM:
@@ -181,7 +181,7 @@ def _resolve_product(factors: list[Term], keep: KeepMask, keeps: KeepMasks, wher
     for at, factor in enumerate(factors):
         hit = _projection(~grid, at)
         if hit.all():
-            reasons["they would take all the others with them"] = None
+            reasons["removing them would remove all others"] = None
             continue
         trial: KeepMasks = {}
         try:
@@ -237,7 +237,7 @@ def operator_analysis(operator: object, value: object, mask: object) -> dict[Dat
     """
     if not isinstance(operator, OperatorNode) or not isinstance(value, DataNode):
         got = f"{printable(type(operator).__name__)} and {printable(type(value).__name__)}"
-        raise CutError(f"an operator of graph.operators and one of its values are analysed, got {got}")
+        raise CutError(f"an operator of graph.operators and one of its values are required, got {got}")
     dims = _isolated_dims(operator)
     if value not in dims:
         raise CutError(f"{printable(value.name)} is neither an input nor an output of {operator.where}")
@@ -255,7 +255,7 @@ def _isolated_dims(operator: OperatorNode) -> dict[DataNode, Dims]:
     dims = {node: [algebra.fresh(size) for size in node.shape] for node in operator.inputs}
     rule = find_rule(operator.overload)
     if rule is None:
-        raise CutError(f"no rule knows {operator.where}: register one with @mk.axis_rule")
+        raise CutError(f"{operator.where} has no rule: register one with @mk.axis_rule")
     found = rule(Call(operator, algebra, lambda node: dims[node], {}))
     results = nodes_in(operator.result)
     several = [found] if len(results) == 1 and all(isinstance(term, Term) for term in found) else found or []

@@ -44,6 +44,7 @@ from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.operators.recorded_call import CallRecord
 from modulekg_widgets.engine.profiling.profile import profile
 from modulekg_widgets.engine.residuals.removable_blocks import block_table
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 from modulekg_widgets.engine.torch_runtime.parallel import unwrap_model
 from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode, OperatorNode, parse_output_selection
 from modulekg_widgets.engine.tracing.execution import fill_values
@@ -363,7 +364,8 @@ def trace_with_wrappers(
 ) -> DataflowGraph:
     """The trace of a model, what wraps it for several devices included: that is not run, and is part of every name."""
     wanted = parse_output_selection(outputs)
-    graph = trace_dataflow(model, args, kwargs, training=training, graph_type=DataflowGraph)
+    with long_work("Trace", model):
+        graph = trace_dataflow(model, args, kwargs, training=training, graph_type=DataflowGraph)
     graph.wanted = wanted
     if graph.cuttable_outputs:
         graph.notes.append(_cuttable_outputs_note(graph))
@@ -374,8 +376,5 @@ def _cuttable_outputs_note(graph: DataflowGraph) -> str:
     """Returns the note that lists the outputs whose shape a cut may change."""
     names = ", ".join(printable(name) for name in list(graph.cuttable_outputs)[:8] if name)
     if graph.wanted is not None and not graph.wanted:
-        return f"No output keeps its shape, as outputs=[] says: {names or 'the output'} may be cut."
-    return (
-        f"These outputs follow a cut, and do not keep their shape: {names}. Name those that shall keep it with "
-        "outputs=[…]."
-    )
+        return f"With outputs=[], a cut may change the shape of {names or 'the output'}."
+    return f"A cut changes the shape of these outputs: {names}. To keep a shape, name the output in outputs=[…]."

@@ -47,7 +47,7 @@ def read_header(read: Callable[[int, int], bytes], size: int) -> tuple[dict[str,
         read(LENGTH_BYTES, length), HeaderError, 4 * MAX_TENSORS, unique=True, most_values=20 * MAX_TENSORS
     )
     if not isinstance(document, dict):
-        raise HeaderError("its header is no object")
+        raise HeaderError("its header is not an object")
     metadata = document.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise HeaderError("its metadata are not texts")

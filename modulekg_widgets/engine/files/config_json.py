@@ -40,7 +40,7 @@ def add_config(contents: FileContents, source: FileSource) -> FileContents:
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        return replace(contents, warnings=(*contents.warnings, f"{own} beside the file cannot be read"))
+        return replace(contents, warnings=(*contents.warnings, f"{own} next to the file cannot be read"))
     metadata = dict(contents.metadata)
     for key, value in list(_settings(config).items())[:MAX_SETTINGS]:
         metadata.setdefault(key, value)

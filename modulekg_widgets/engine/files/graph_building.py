@@ -56,7 +56,7 @@ class ReadBudget:
             self.charge(40)
             return known
         if not isinstance(name, str):  # what protobuf gives for bytes that are no text
-            raise ModelFileError(f"{self.file} has a name that is no text, {printable(repr(name))}: it is forged")
+            raise ModelFileError(f"{self.file} has a name that is not text, {printable(repr(name))}: it is forged")
         if len(name) > MAX_NAME:
             raise ModelFileError(f"{self.file} has a name of {len(name):,} characters, {printable(name)}: it is forged")
         self.charge(len(name) + 150)

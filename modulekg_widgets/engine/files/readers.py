@@ -184,7 +184,7 @@ def _reader_of(source: FileSource, start: bytes) -> Reader:
             "are wrong"
         )
     raise ModelFileError(
-        f"{printable(source.name)} is of no format that is known: "
+        f"{printable(source.name)} has an unsupported format: "
         f"{closest_match_hint(name[name.find('.') :], READERS)}; "
         "@mk.file_reader adds one"
     )

@@ -73,7 +73,7 @@ class FileSource:
         """Returns the path of a file beside this one; raises `ModelFileError` for an unsafe path or a link."""
         if not is_safe_path(name):
             raise ModelFileError(
-                f"{printable(self.name)} names {printable(repr(name))}, which is no file of its folder: it may lead "
+                f"{printable(self.name)} names {printable(repr(name))}, which is not a file of its folder: it may lead "
                 "anywhere, "
                 "so it is not opened"
             )
@@ -172,5 +172,5 @@ def _open(place: str, path: str, name: str, links: bool) -> Iterator[FileSource]
         raise ModelFileError(f"{printable(name)} cannot be read ({reason}): pass the path of a model file") from error
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ModelFileError(f"{printable(name)} is no ordinary file: pass the path of a model file")
+            raise ModelFileError(f"{printable(name)} is not a regular file: pass the path of a model file")
         yield FileSource(file, path, name)

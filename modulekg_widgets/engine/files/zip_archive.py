@@ -95,7 +95,8 @@ class ZipArchive:
                     "copy it again"
                 ) from error
             raise self._error(
-                f"it is no zip archive that can be read ({reason}): it is cut off or forged, download or copy it again"
+                f"it is not a zip archive that can be read ({reason}): it is cut off or forged, download or copy "
+                "it again"
             ) from error
 
     def _is_without_end(self) -> bool:
@@ -206,7 +207,7 @@ class _BoundedReader(io.RawIOBase):
             together += extra
             if extra > MAX_EXTRA_BYTES or together > MAX_TOTAL_EXTRA_BYTES:
                 raise self._too_large(
-                    f"more than {MAX_EXTRA_BYTES:,} bytes beside the name of a member, or {MAX_TOTAL_EXTRA_BYTES:,} "
+                    f"more than {MAX_EXTRA_BYTES:,} bytes besides the name of a member, or {MAX_TOTAL_EXTRA_BYTES:,} "
                     "of all"
                 )
 

@@ -267,7 +267,7 @@ def fingerprint(module: ModelLike, scheme: str = "structure") -> Fingerprint:
     FingerprintError
         Where there is no settled structure, naming the attribute path: `UninitializedModuleError` for a lazy module.
     NotAModuleError, BrokenModuleError
-        For anything that is no module, or a broken one in it.
+        For anything that is not a module, or a broken one in it.
     UnknownNameError
         For a scheme that does not exist.
 

@@ -190,7 +190,7 @@ def hierarchy(model: ModelLike) -> Hierarchy:
     Raises
     ------
     NotAModuleError
-        For anything that is no module instance.
+        For anything that is not a module instance.
     BrokenModuleError
         For a module that has not run `nn.Module.__init__`; both name the path.
 
@@ -230,7 +230,7 @@ def levels(model: ModelLike) -> pd.DataFrame:
     Raises
     ------
     NotAModuleError
-        For anything that is no module instance.
+        For anything that is not a module instance.
     BrokenModuleError
         For a module that has not run `nn.Module.__init__`; both name the path.
 

@@ -272,9 +272,7 @@ def walk(model: nn.Module, children_override: Mapping[int, Mapping[str, Any]] | 
 
 def _checked_root(model: object) -> nn.Module:
     if issubclass(type(model), type):
-        raise NotAModuleError(
-            f"got the class {printable(type.__dict__['__name__'].__get__(model))}: pass an instance of it"
-        )
+        raise NotAModuleError(f"got the class {printable(type.__dict__['__name__'].__get__(model))}: pass an instance")
     if issubclass(type(model), SkeletonSource):
         kind = printable(type(model).__name__)
         raise NotAModuleError(

@@ -86,7 +86,7 @@ def add_contents(self: GraphParts, contents: Contents) -> None:
         For contents of another scheme, or with a module whose parts are neither in them nor in the graph.
     """
     if contents.scheme != self.repository.scheme:
-        raise StoreError(f"graphs of the schemes {self.repository.scheme!r} and {contents.scheme!r} do not go together")
+        raise StoreError(f"graphs of the schemes {self.repository.scheme!r} and {contents.scheme!r} cannot be merged")
     with self.repository.adding(contents) as (writer, _):
         writer.add(contents)
 
@@ -190,9 +190,9 @@ def add_job(
         For a user, data set or model that is not in the graph, with the nearest that are.
     PropertyError
         For an accuracy outside 0 … 100, also among `results`, a history or time that is none, an end before the
-        start, or a property that is no plain value.
+        start, or a property that is not a plain value.
     UnknownNameError
-        For a name that is no text.
+        For a name that is not text.
 
     Examples
     --------

@@ -374,7 +374,7 @@ class KnowledgeGraph:
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.repository.store.url is None:
-            raise StoreError("a graph in memory stays in its process: give it a store, or send its contents()")
+            raise StoreError("a graph in memory cannot leave its process: give it a store, or send its contents()")
         return (
             KnowledgeGraph,
             (self.repository.store.url.render_as_string(hide_password=False),),

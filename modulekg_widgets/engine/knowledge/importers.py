@@ -57,7 +57,7 @@ def add_results(
     Returns
     -------
     AddedResults
-        `.added`, `.jobs`, and `.left_out`, by row the reason: unknown models, values that are no numbers, the same
+        `.added`, `.jobs`, and `.left_out`, by row the reason: unknown models, values that are not numbers, the same
         twice, fractions among percents, accuracies and other shares out of 0 to 100 %; `.notes` tells of values in
         a unit in which they do not count beside others.
 
@@ -66,7 +66,7 @@ def add_results(
     PropertyError
         For a table without such columns, and arguments that are none; nothing is written then.
     UnknownNameError
-        For a name that is no text.
+        For a name that is not text.
     GraphFileError
         For a file that cannot be read.
 
@@ -78,7 +78,7 @@ def add_results(
     >>> table = pd.DataFrame({"arch": ["small", "large"], "top1": [81.5, 83.0]})
     >>> print(kg.add_results(table, dataset="mine", columns={"arch": "model", "top1": "acc@1"}, unit="%"))
     1 results of 1 jobs added, 1 rows left out
-    row 1: no model is called 'large': known are 'small'
+    row 1: no model is called 'large': known: 'small'
     """
     from modulekg_widgets.engine.knowledge.imports import result_tables
     from modulekg_widgets.engine.knowledge.imports.result_tables import result_columns
@@ -194,7 +194,7 @@ def add_wandb(
     >>> pd.DataFrame({"Step": [0, 1], "first - val_acc": [0.4, 0.9]}).to_csv("chart.csv", index=False)
     >>> print(kg.add_wandb("runs.csv", "chart.csv", model="arch", targets={"loss": "loss"}, unit="nats"))
     3 results of 1 jobs added, 1 runs left out
-    run second: no model is called 'large': known are 'small'
+    run second: no model is called 'large': known: 'small'
     """
     from modulekg_widgets.engine.knowledge.imports import wandb
 

@@ -104,7 +104,7 @@ def _check_names(planned: list[Measurement]) -> None:
             where = f"of {printable(each.path)!r}" if each.path else "of the model"
             raise ConfigError(
                 f"the metric {each.metric.name} {where} has two settings or two windows: give it one, or register the "
-                "other under a name of its own by @mk.metric"
+                "other under another name with @mk.metric"
             )
         seen.add(key)
 

@@ -58,7 +58,7 @@ def hessian(
     Raises
     ------
     HessianError
-        For a loss that is no scalar, that has no graph, or that cannot be differentiated twice.
+        For a loss that is not a scalar, that has no graph, or that cannot be differentiated twice.
 
     References
     ----------
@@ -127,7 +127,7 @@ def _raise_error(error: RuntimeError, where: str = "") -> NoReturn:
     if isinstance(error, torch.OutOfMemoryError):
         raise error
     if "second time" in str(error):
-        raise HessianError("the graph of the loss is gone: call this before loss.backward()") from error
+        raise HessianError("the graph of the loss was freed: call this before loss.backward()") from error
     advice = (
         "fused attention and recurrent kernels have no second derivative: compute the loss within "
         "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) or torch.backends.cudnn.flags(enabled=False)"

@@ -94,7 +94,7 @@ class History:
                 raise OSError("the disk took a part only")
         except OSError as error:
             if not self._chunks_in_memory:
-                log.warning("the monitor's history stays in memory: its temporary file cannot be written (%s)", error)
+                log.warning("the monitor's history is kept in memory: its temporary file cannot be written (%s)", error)
             self._chunks_in_memory[first] = block
         self._chunks.append((first, self._end, len(block)))
         self._end += len(block)

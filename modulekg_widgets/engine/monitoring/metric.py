@@ -136,7 +136,7 @@ def metric(
     A function is `fn(*needed) -> value`. A class is one object per module and call: `compute(self, *needed)` for one
     step, or `update(self, *needed)` for each step of a window and `compute(self)` at its end. With a parameter
     `module`, the module is passed by that name. A value is a number, a tensor of one or no dimension, or a dict of
-    these; None is no value at this step. The tensors are the training's own: read them, never change them. Keyword
+    these; None means no value at this step. The tensors are the training's own: read them, never change them. Keyword
     parameters with defaults are settings. A metric that fails in training gives NaN, one warning and a reason.
 
     Parameters

@@ -160,7 +160,7 @@ def schedule(text: str) -> Schedule:
     """
     match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", text)
     if match is None:
-        raise ScheduleError(f"{printable(text)!r} is no schedule: write {GRAMMAR}")
+        raise ScheduleError(f"{printable(text)!r} is not a schedule: write {GRAMMAR}")
     name, inside = match.groups()
     maker = _MAKERS.get(name)
     if maker is None:
@@ -172,7 +172,7 @@ def schedule(text: str) -> Schedule:
         return maker(words)
     except (ValueError, TypeError, OverflowError) as error:
         reason = str(error) if isinstance(error, ScheduleError) else "its numbers do not fit"
-        raise ScheduleError(f"{printable(text)!r} is no schedule: {reason}; write {GRAMMAR}") from None
+        raise ScheduleError(f"{printable(text)!r} is not a schedule: {reason}; write {GRAMMAR}") from None
 
 
 def is_schedule_text(text: str) -> bool:

@@ -35,7 +35,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import (
 from modulekg_widgets.engine.torch_runtime.rng import PythonGenerators, process_states
 
 CACHE_BYTES = 64 << 20  # bytes of outputs that are kept between two questions
-CLOSED = "the model was let go by close(): there is nothing left to run"
+CLOSED = "the player was closed: make a new one"
 
 
 class Playback:

@@ -186,7 +186,9 @@ class CutPlan(Protocol):
 def profile(graph: Dataflow, args: Args, kwargs: Mapping[str, Any] | None, plan: CutPlan | None) -> pd.DataFrame:
     """Returns the profile as a table; raises `TraceError` without data to run on."""
     if graph.error is not None:
-        raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
+        raise TraceError(
+            "the graph ends where its forward pass stopped: trace with inputs that the model accepts", graph
+        )
     if plan is not None and not hasattr(plan, "timed"):
         raise CutError(f"plan= is a {printable(type(plan).__name__)}: pass what mk.plan gave")
     walked = walk(graph.model)

@@ -241,7 +241,7 @@ class Draft:
     def _block(self, path: str) -> int:
         if path not in self.blocks.numbers:
             raise UnknownPathError(
-                f"{printable(path)!r} is no residual block that can go: "
+                f"{printable(path)!r} is not a removable residual block: "
                 f"{closest_match_hint(path, self.blocks.numbers)}; plan for "
                 "this model"
             )
@@ -277,7 +277,7 @@ class Draft:
             if axis.frozen is not None and goes.any():
                 raise CutError(f"{printable(axis.name)} is frozen: {printable(axis.frozen, 300)}")
             if goes.all():
-                raise CutError(f"{printable(axis.name)} would lose all of its {axis.size} indices: leave one at least")
+                raise CutError(f"{printable(axis.name)} would lose all of its {axis.size} indices: keep at least one")
 
     # ------------------------------------------------------------ planning
 

@@ -87,7 +87,7 @@ def _plan_of_receipt(value: object) -> PruningPlan:
         raise ModelFolderError(f"{value!r} was undone: leave it out")
     if not isinstance(plan, PruningPlan):
         raise ModelFolderError(
-            f"{printable(repr(value))} is no receipt of a cut: pass what plan.cut gave, or leave it out where sizes "
+            f"{printable(repr(value))} is not a receipt of a cut: pass what plan.cut gave, or leave it out where sizes "
             "stayed"
         )
     return plan
@@ -140,7 +140,7 @@ def load_pretrained(folder: PATHLIKE, classes: Sequence[Callable[..., object]] =
         except ModuleKGError:
             raise
         except (ValueError, RecursionError) as error:
-            raise ModelFolderError(f"the plan in the folder is no JSON: {printable(str(error), 200)}") from error
+            raise ModelFolderError(f"the plan in the folder is not JSON: {printable(str(error), 200)}") from error
         plans[-1].cut(model)
 
     model = load(folder, classes, replay)

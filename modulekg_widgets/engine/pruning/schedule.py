@@ -354,7 +354,7 @@ class PruningSchedule:
             For anything else.
         """
         if not isinstance(state, Mapping) or state.get("version") != 1 or not {"done", "sizes"} <= state.keys():
-            raise CutError("this is no state of a PruningSchedule: pass what its state_dict() gave")
+            raise CutError("this is not a state of a PruningSchedule: pass what its state_dict() gave")
         self.done = float(state["done"])
         self._original_axis_sizes = {str(name): int(size) for name, size in state["sizes"].items()}
         self._original_sizes = {str(unit): float(size) for unit, size in state.get("whole", {}).items()}

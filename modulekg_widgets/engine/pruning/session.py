@@ -190,7 +190,7 @@ class PruningSession:
         batches = self._batches
         if self._digest() != last.weights:
             raise CutError(
-                "the weights have changed since the cut, by training perhaps, which a recalibration would take back"
+                "the weights have changed since the cut, for example by training; a recalibration would undo that"
             )
         graph = self.draft.graph
         # the receipt of the cut takes back what was written since, too

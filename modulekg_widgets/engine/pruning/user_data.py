@@ -57,7 +57,7 @@ class UserData:
             raise CutError(f"batches= is a {printable(type(self.batches).__name__)}: pass a list or a DataLoader")
         if isinstance(self.batches, Iterator):
             raise CutError(
-                "batches= is read more than once, and a generator gives its items once: pass a list or a DataLoader"
+                "batches= is read more than once, and a generator yields its items once: pass a list or a DataLoader"
             )
         if self.batch_count == 0:
             raise CutError("batches= is empty: pass a list of batches, or a DataLoader that has some")
@@ -93,7 +93,7 @@ class UserData:
             name = getattr(self.evaluate, "__name__", UNNAMED)
             result = {name if isinstance(name, str) and name.isidentifier() else UNNAMED: result}
         if len(result) > MAX_VALUES:
-            raise CutError(f"evaluate gave {len(result)} values: at most {MAX_VALUES} are shown")
+            raise CutError(f"evaluate returned {len(result)} values: at most {MAX_VALUES} are shown")
         return {str(name): _number(value) for name, value in result.items()}
 
 
@@ -140,7 +140,7 @@ def _number(value: object) -> float:
         value = value.item()
     if not isinstance(value, numbers.Real):
         raise CutError(
-            f"evaluate gave a {printable(type(value).__name__)}: return a number, or a dict of numbers by name"
+            f"evaluate returned a {printable(type(value).__name__)}: return a number, or a dict of numbers by name"
         )
     return float(value)
 

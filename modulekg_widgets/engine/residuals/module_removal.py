@@ -108,12 +108,12 @@ def _moved_children(states: Mapping[str, Attributes], removal: ModuleRemoval) ->
         children = states.get(each.path.rpartition(".")[0], {}).get(MODULES, {})
         module = children.get(each.name)
         if not isinstance(module, nn.Module) or not _is_within(each.path, removal.modules):
-            raise CutError(f"{printable(each.path)} is no module within one that goes: plan for this model")
+            raise CutError(f"{printable(each.path)} is not a module inside a removed one: plan for this model")
         owner = states.get(each.owner)
         if owner is None or _is_within(each.owner, removal.modules) or owner.get(each.name) is not None:
             raise CutError(f"{printable(each.owner)} cannot take over {printable(each.path)}: plan for this model")
         if owner[MODULES].get(each.name) is not None or each.name in found.get(each.owner, {}):
-            raise CutError(f"{printable(each.owner)} has a {printable(each.name)} of its own: plan for this model")
+            raise CutError(f"{printable(each.owner)} has its own {printable(each.name)}: plan for this model")
         found.setdefault(each.owner, {})[each.name] = module
     return found
 

@@ -32,9 +32,9 @@ from modulekg_widgets.engine.tracing.trace import trace_dataflow
 def find_chains(graph: Dataflow, pattern: Sequence[object], include_super_class: bool = True) -> list[list[str]]:
     """Every run of modules of these classes, and functions, in which each one's output is the next one's only input.
 
-    By data flow, through containers. Weights, and what is made of them alone, are no inputs. The entry of a function is
-    the name of its function module, whether `function_modules` is active or not. A shared module is named by its first
-    name.
+    By data flow, through containers. Weights, and what is made of them alone, are not inputs. The entry of a function
+    is the name of its function module, whether `function_modules` is active or not. A shared module is named by its
+    first name.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def find_chains(graph: Dataflow, pattern: Sequence[object], include_super_class:
     Raises
     ------
     RewritingError
-        For what is no graph or no pattern.
+        For what is not a graph or a pattern.
 
     Examples
     --------

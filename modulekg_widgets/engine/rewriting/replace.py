@@ -156,7 +156,7 @@ def replace_chains(
             raise RewritingError(
                 f"fn gave {what} for the chain {printable(' → '.join(group))}: give a list of {len(group)}, "
                 "nn.Identity() "
-                "for a module that goes"
+                "for a module to remove"
             )
         new.update(zip(group, given, strict=True))
     old = {name: places.modules[index] for name, index in found.items()}
@@ -189,7 +189,7 @@ def replace_layers(
 def _check_callback(fn: object, example: str) -> None:
     if isinstance(fn, nn.Module | type) or not callable(fn):
         what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"
-        raise RewritingError(f"fn is {printable(what)}: pass a function that gives the new modules, as {example}")
+        raise RewritingError(f"fn is {printable(what)}: pass a function that returns the new modules, as {example}")
 
 
 # --------------------------------------------------------------------- locating
@@ -212,7 +212,9 @@ def _locate(model: nn.Module, names: list[str]) -> tuple[Walk, dict[str, int]]:
         while above > 0 and above not in clear:
             if above in chosen:
                 container = printable(places.path(above))
-                raise RewritingError(f"{printable(name)!r} lies in {container!r}, which goes as well: name one of them")
+                raise RewritingError(
+                    f"{printable(name)!r} lies in {container!r}, which is removed too: name one of them"
+                )
             clear[above] = None
             above = places.parents[above]
     return places, found
@@ -337,7 +339,7 @@ def _check_fit(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], group
             raise RewritingError(
                 f"the replacement for {printable(' → '.join(group))} does not fit: {reason}. Give one that fits, "
                 "pass args "
-                "to let the whole model decide, or check=False to put it there all the same"
+                "to let the whole model decide, or check=False to put it there anyway"
             )
 
 
@@ -349,9 +351,7 @@ def _check_whole(rewrite: Rewrite, before: Shapes, args: object, kwargs: Mapping
         rewrite.undo()
         if not isinstance(error, Exception):
             raise
-        raise RewritingError(f"the model does not run with the replacements: {error}. It is as it was") from error
+        raise RewritingError(f"the model does not run with the replacements: {error}. It is unchanged") from error
     if reason is not None:
         rewrite.undo()
-        raise RewritingError(
-            f"with the replacements {reason}; the model is as it was. check=False replaces all the same"
-        )
+        raise RewritingError(f"with the replacements {reason}; the model is unchanged. check=False replaces anyway")

@@ -398,7 +398,8 @@ class Dataflow:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TraceError(
-            "a traced graph cannot be pickled, for it holds operators and the model: trace the model again where it is "
+            "a traced graph cannot be pickled, because it holds operators and the model: trace the model again "
+            "where it is "
             "needed, and save plans with plan.save(path)"
         )
 

@@ -96,7 +96,9 @@ def fill_values(graph: Dataflow, args: Args, kwargs: Kwargs) -> Any:
     when the data lead another way through the code, and for a model on the meta device.
     """
     if graph.error is not None:
-        raise TraceError("the graph ends where its forward pass stopped: trace with inputs that go through", graph)
+        raise TraceError(
+            "the graph ends where its forward pass stopped: trace with inputs that the model accepts", graph
+        )
     values = ForwardReplay(graph, args, kwargs).run_all()
     for node in graph.values:
         node.value = values[node]

@@ -139,7 +139,7 @@ def _dependencies(node: DataNode) -> set[DataNode]:
 def _note(node: DataNode) -> str:
     where = f", made at {node.producer.source}" if node.producer is not None and node.producer.source else ""
     return (
-        f"forward keeps a tensor outside of the model ({printable(node.name)}{where}), where a copy cannot stand for "
-        "it: "
-        "it has no data there now. Keep it in the model, or in a dictionary that the module's own code names"
+        f"forward keeps a tensor outside of the model ({printable(node.name)}{where}), where a copy "
+        "cannot replace it: it has no data there now. Keep it in the model, or in a dictionary that the module's "
+        "own code names"
     )

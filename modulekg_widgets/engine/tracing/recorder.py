@@ -181,7 +181,7 @@ class Recorder(OperatorMode):
         if self.graph.draws is None and is_nondeterministic(code):
             self.graph.draws = Source(code.co_filename, code.co_firstlineno)
         if self.stand_in is not None and exports_memory(code):
-            self._try_other_tensors("the memory of a tensor that has no data is given away")
+            self._try_other_tensors("the memory of a tensor without data is passed on")
 
     def node(self, tensor: Tensor) -> DataNode:
         """The node that holds the present contents of `tensor`."""
@@ -491,7 +491,7 @@ class Recorder(OperatorMode):
         if threading.get_ident() != self._thread:
             return None
         if self.on_meta and (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
-            self._try_other_tensors("autocast passes tensors without data by")
+            self._try_other_tensors("autocast ignores tensors without data")
         path = self._paths.get(id(module), self._scope[-1])
         if self.skip_call is not None and self.sandbox.shadow is not None and id(module) in self._paths:
             given = self.skip_call(path)

@@ -277,7 +277,7 @@ def check_not_distributed(walk: Walk) -> None:
         if (kind := sharding_of(module)) is not None:
             raise TraceError(
                 f"{where} is sharded ({kind}), and runs in all of its processes together: trace the model before it is "
-                "sharded, or another instance of it, which may be on the meta device"
+                "sharded, or another instance, which may be on the meta device"
             )
         if is_replicated(module) and not is_outer_wrapper(walk, index):
             raise TraceError(

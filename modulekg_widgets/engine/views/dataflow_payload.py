@@ -144,7 +144,7 @@ def add_time_columns(payload: Payload, rows: Sequence[int], profile: pd.DataFram
     known = getattr(profile, "columns", ())
     if "time_ms" not in known:
         listed = closest_match_hint("time_ms", [str(name) for name in known])
-        raise UnknownNameError(f"profile has no column 'time_ms': pass what graph.profile() gives; {listed}")
+        raise UnknownNameError(f"profile has no column 'time_ms': pass the result of graph.profile(); {listed}")
     columns, info = dict(payload["columns"]), dict(payload["column_info"])
     for name, (column, described) in TIME_INFO.items():
         columns.pop(column, None)  # of a profile from before

@@ -336,7 +336,7 @@ def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
             tensor = tensor.narrow(axis, 0, 1)  # the same numbers over and over
     tensor = tensor.permute(sorted(range(tensor.ndim), key=lambda axis: -tensor.stride(axis)))
     if not tensor.is_contiguous() and tensor.numel() > MAX_NUMBERS:
-        raise ModelFileError(f"tensor {printable(name)!r} does not lie in one piece in the file: look at a part of it")
+        raise ModelFileError(f"tensor {printable(name)!r} does not lie in one piece in the file: read a part")
     return tensor.reshape(-1)
 
 

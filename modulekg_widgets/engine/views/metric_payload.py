@@ -322,11 +322,14 @@ class RunReader:
         return found
 
     def has_ended(self) -> bool:
-        """True if all rows are read and no more can come: a recording, or a monitor that has stopped."""
+        """True if all rows are read and no more can come: a recording, or a monitor that has stopped.
+
+        There may be none: a training that failed before its first step has ended, too.
+        """
         is_running = getattr(self.run, "is_running", None)
         self._was_running |= is_running is True
         has_run = self._was_running or is_running is None or getattr(self.run, "has_ended", False)
-        return self.unread == 0 and self.read_rows > 0 and not is_running and has_run
+        return self.unread == 0 and not is_running and has_run
 
     def is_waiting(self) -> bool:
         """True if a monitor runs and has no value yet."""

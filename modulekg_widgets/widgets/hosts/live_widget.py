@@ -136,8 +136,8 @@ def display_problem(widget: Widget, where: str) -> str:
     kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
-        return f"marimo shows widgets of this package, and {known} of them: {kind} was passed{where}"
-    return f"this {kind} has been closed{where}: make it anew" if widget.comm is None else ""
+        return f"marimo shows widgets of this package, namely {known}: {kind} was passed{where}"
+    return f"this {kind} was closed{where}: make a new one" if widget.comm is None else ""
 
 
 def referenced_widgets(state: Mapping[str, object]) -> Iterator[Widget]:

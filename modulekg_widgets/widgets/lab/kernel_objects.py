@@ -23,7 +23,7 @@ def start() -> None:
         if getattr(shell, "kernel", None) is not None:
             KernelObjects(shell).announce()
     except Exception:
-        logger.debug("the side panel of JupyterLab is not told what the kernel has", exc_info=True)
+        logger.debug("the side panel of JupyterLab does not know what the kernel has", exc_info=True)
 
 
 class KernelObjects:

@@ -59,7 +59,7 @@ def show_again(value: object, tab: str) -> None:
     references = _tabs.get(tab)
     widget, shown = (None, None) if references is None else (references[0](), references[1]())
     if widget is None or shown is not value or widget.comm is None:
-        raise NothingShownError("this tab has not shown the object before: show it anew")
+        raise NothingShownError("this tab has not shown the object before: show it again")
     display(widget)
 
 

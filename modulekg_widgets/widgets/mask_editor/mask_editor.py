@@ -39,6 +39,7 @@ from modulekg_widgets.engine.pruning.plan.saved.plan_file import PlanFolder, loa
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.session import CUT, PruningSession
 from modulekg_widgets.engine.pruning.user_data import Evaluation, UserData
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work, without_cancellation
 from modulekg_widgets.engine.views.mask_payload import (
     draft_payload,
     failed_report,
@@ -286,8 +287,9 @@ class MaskEditor(ModelWidget):
             self._pruning.cut(plan, self.recalibrating)
         finally:
             self._show_trial()
-        self._show_stage()
-        self._retrace()
+        with without_cancellation():
+            self._show_stage()
+            self._retrace()
 
     def undo(self) -> None:
         """Restore the model byte for byte to the state before the last `mask` or `cut`, and its plan.
@@ -295,10 +297,11 @@ class MaskEditor(ModelWidget):
         Raises `CutError` where there was none, or when the model is not as that left it.
         """
         self._sensitivity_run.abort("stopped, the model was changed")
-        undone = self._pruning.undo()
-        self._show_stage()
-        if undone.stage == CUT:
-            self._retrace(undone.plan)
+        with without_cancellation():
+            undone = self._pruning.undo()
+            self._show_stage()
+            if undone.stage == CUT:
+                self._retrace(undone.plan)
 
     def save(self, path: str | Path | None = None) -> None:
         """Write the plan as JSON, for `mk.load_plan`.
@@ -431,7 +434,8 @@ class MaskEditor(ModelWidget):
         """Returns the plan of the draft after a dry run, and reports it to the page."""
         draft = self._draft
         try:
-            report = draft.report()
+            with long_work("Dry run", self._pruning.model):
+                report = draft.report()
         except CutError as error:
             self.report = failed_report(draft.revision, error)
             raise
@@ -454,6 +458,11 @@ class MaskEditor(ModelWidget):
         """Trace the changed model, and show it here and in linked graphs."""
         pruning = self._pruning
         pruning.retrace(plan)
+        with without_cancellation():
+            self._show_retraced(plan)
+
+    def _show_retraced(self, plan: PruningPlan | None) -> None:
+        pruning = self._pruning
         self._watch(pruning.model)
         is_slow = pruning.needs_sensitivity_run(self.importance)
         scores = b"" if is_slow else pruning.scores(self.importance)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from modulekg_widgets.engine.pruning.draft import Draft
 
 MAX_NAME = 64  # of a page
+TITLES = {"check": "Dry run", "evaluate": "Evaluation", "recalibrate": "Recalibration"}  # of actions, as they are shown
 Message = Mapping[str, object]
 
 
@@ -106,7 +107,8 @@ class MaskMessages:
         if editor.comm is None:
             return
         try:
-            done: str | None = self._actions[action](content)
+            with editor._show_work(TITLES.get(action, action.capitalize())):
+                done: str | None = self._actions[action](content)
         except ModuleKGError as error:
             editor.send({"type": "failed", "action": action, "text": text(str(error))})
         except KeyboardInterrupt:

@@ -171,7 +171,7 @@ def _run(reference: weakref.ref[MetricStream], wake: threading.Event) -> None:
             return
         try:
             pause = stream.poll(time.monotonic())
-        except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, the training goes on
+        except Exception:  # noqa: BLE001 - whatever goes wrong with a picture, training continues
             stream.fail()
             pause = IDLE_PERIOD_SECONDS
         del stream
@@ -185,8 +185,4 @@ def _values(panel: Any) -> Iterator[SavedMessage]:
     panel._choose()
     update = UpdateReader(panel.runs).next()
     if update is not None:
-        # a reader that has just begun has seen no monitor running
-        ended = [number for number, run in enumerate(panel.runs) if not getattr(run, "is_running", None)]
-        yield SavedMessage(
-            {"kind": "update", "seq": 1, "reset": True, **update.content, "ended": ended}, update.buffers
-        )
+        yield SavedMessage({"kind": "update", "seq": 1, "reset": True, "ended": [], **update.content}, update.buffers)

@@ -318,7 +318,7 @@ class ModelGraph(ModelWidget):
 
     def _why_untraced(self) -> str:
         if self.error:
-            return "the forward pass failed, see .error"
+            return "the trace is incomplete, see .error"
         return "the file has none" if self.payload.get("file") else "pass the model's inputs as args="
 
     @validate("expanded")

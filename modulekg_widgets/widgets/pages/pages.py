@@ -163,11 +163,9 @@ def _check(widget: Widget, where: str) -> None:
     kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
-        raise WidgetValueError(
-            f"save_html writes widgets of this package, and {known} of them: {kind} was passed{where}"
-        )
+        raise WidgetValueError(f"save_html writes widgets of this package, namely {known}: {kind} was passed{where}")
     if widget.comm is None:
-        raise WidgetValueError(f"this {kind} has been closed{where}: make it anew")
+        raise WidgetValueError(f"this {kind} was closed{where}: make a new one")
 
 
 def _open_widgets() -> dict[str, Widget]:

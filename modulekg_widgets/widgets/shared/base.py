@@ -13,7 +13,8 @@ hand such work to `when_idle`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
@@ -113,6 +114,11 @@ class ModuleKGWidget(DOMWidget):
         """Returns a value that differs whenever the static picture may differ."""
         return self._changes
 
+    def _handle_msg(self, msg: Payload) -> None:
+        """Handle a message of a page, which is none of a cell."""
+        with _between_cells():
+            super()._handle_msg(msg)
+
     def _handle_custom_msg(self, content: object, buffers: object) -> None:
         """Handle the request of a saved notebook for current pictures."""
         if isinstance(content, dict) and content.get("kind") == "pictures":
@@ -175,7 +181,25 @@ def when_idle(act: Callable[[], None]) -> None:
     if loop is None:
         act()
     else:
-        loop.add_callback(act)
+        loop.add_callback(_between_cells()(act))
+
+
+_between = threading.local()
+
+
+@contextmanager
+def _between_cells() -> Iterator[None]:
+    before = is_between_cells()
+    _between.is_now = True
+    try:
+        yield
+    finally:
+        _between.is_now = before
+
+
+def is_between_cells() -> bool:
+    """True while this thread handles what a page has sent: what it displays would stand below the last cell."""
+    return getattr(_between, "is_now", False)
 
 
 def main_loop() -> Any:

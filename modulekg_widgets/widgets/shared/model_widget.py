@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from traitlets import Unicode
 
-from modulekg_widgets.engine.errors import ModuleKGError
+from modulekg_widgets.engine.errors import CancelledError, ModuleKGError
 from modulekg_widgets.engine.torch_runtime import model_snapshot
+from modulekg_widgets.engine.torch_runtime.isolation.progress import has_listener
 from modulekg_widgets.engine.torch_runtime.model_snapshot import ModelSnapshot, snapshot_of
 from modulekg_widgets.engine.views.payload import text
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, is_main_thread, when_idle
@@ -32,10 +33,10 @@ class ModelWidget(ModuleKGWidget):
     """Widget of a model that compares its state after each cell."""
 
     outdated = Unicode("").tag(sync=True)
-    progress = Unicode("").tag(sync=True)  # of a refresh, while it runs
+    progress = Unicode("").tag(sync=True)  # of what the page has asked for, while it runs
 
     _shown_snapshot: ModelSnapshot | None = None
-    _refreshing: Progress | None = None
+    _working: Progress | None = None
 
     def _watch(self, model: object) -> None:
         """Take the present state of `model` as the one that is shown."""
@@ -72,9 +73,9 @@ class ModelWidget(ModuleKGWidget):
         if kind == "refresh":
             when_idle(self._refresh_shown)
         elif kind == "cancel_refresh":
-            refreshing = self._refreshing  # another thread may end it meanwhile
-            if refreshing is not None:
-                refreshing.cancel()
+            working = self._working  # another thread may end it meanwhile
+            if working is not None:
+                working.cancel()
         else:
             super()._handle_custom_msg(content, buffers)
 
@@ -83,14 +84,29 @@ class ModelWidget(ModuleKGWidget):
         if model is None:
             self.outdated = MODEL_DELETED
             return
-        self._refreshing = Progress("Refresh", lambda done: setattr(self, "progress", done))
         try:
-            with self._refreshing.observing():
+            with self._show_work("Refresh"):
                 self._redraw(model)
+        except CancelledError as error:
+            self._check_outdated()  # what was cancelled may be of another widget, which is shown after this one
+            if self.outdated:
+                self.outdated = text(f"{self.outdated} {error}")
         except ModuleKGError as error:
-            self.outdated = text(f"{WEIGHTS_CHANGED} It could not be refreshed: {error}")
+            self._check_outdated()
+            self.outdated = text(f"{self.outdated} It could not be refreshed: {error}".strip())
+
+    @contextmanager
+    def _show_work(self, title: str) -> Iterator[None]:
+        """Show the progress of what the page has asked for in the page, where it can be cancelled."""
+        if has_listener():
+            yield
+            return
+        self._working = Progress(title, lambda done: setattr(self, "progress", done))
+        try:
+            with self._working.observing():
+                yield
         finally:
-            self._refreshing, self.progress = None, ""
+            self._working, self.progress = None, ""
 
 
 _watching: weakref.WeakSet[ModelWidget] = weakref.WeakSet()

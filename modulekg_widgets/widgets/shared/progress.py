@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 from modulekg_widgets.engine.errors import CancelledError
 from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, has_listener, observe_progress
-from modulekg_widgets.widgets.shared.base import handle_in_subshells, is_main_thread, main_loop
+from modulekg_widgets.widgets.shared.base import (
+    handle_in_subshells,
+    is_between_cells,
+    is_main_thread,
+    main_loop,
+)
 
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
 EVERY = 0.2  # seconds between two updates
@@ -55,10 +60,10 @@ class Progress:
 def display_progress(title: str) -> Iterator[None]:
     """Show the progress of what a cell waits for below the cell, from one second on, until it ends.
 
-    Nothing is shown without a kernel, in other threads, and where progress is shown already. Raises `CancelledError`
-    where the user cancels.
+    Nothing is shown without a kernel, in other threads, where progress is shown already, and for what a page has asked
+    for, as its widget shows it. Raises `CancelledError` where the user cancels.
     """
-    if has_listener() or not is_main_thread() or main_loop() is None:
+    if has_listener() or not is_main_thread() or main_loop() is None or is_between_cells():
         yield
         return
     line = _ProgressLine()
@@ -74,7 +79,7 @@ def display_progress(title: str) -> Iterator[None]:
 class _ProgressLine:
     """A text with a Cancel button in the output of the cell, from the first text until `close`.
 
-    The widgets are made once and never closed: a page may get to draw one when it is no longer needed. In Colab the
+    The widgets are made once and not closed: a page may get to draw one when it is no longer needed. In Colab the
     text stands alone, since its pages load no widgets of a kernel that is busy.
     """
 
@@ -108,12 +113,12 @@ class _ProgressLine:
             self._handle.update(data, raw=True)
 
     def _widgets(self) -> list[Any]:
-        if not self._made:
+        if not self._made or self._made[0].comm is None:  # `Widget.close_all()` closes these, too
             from ipywidgets import Button, HBox, Label
 
             label, button = Label(), Button(description="Cancel", tooltip=HINT)
             handle_in_subshells(button.comm)  # the click is heard although the cell runs
-            self._made.extend((HBox([label, button]), label, button))
+            self._made[:] = HBox([label, button]), label, button
         return self._made
 
     def _on_click(self, button: Any) -> None:

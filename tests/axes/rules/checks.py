@@ -18,7 +18,7 @@ Orders = Mapping[Term, np.ndarray]
 SEEDS = (0, 1)
 TOLERANCE, TOLERANCE_OF_FLOAT32 = 1e-9, 1e-5
 # what the algebra says when a rule stated something that cannot be
-MISFITS = ("cannot be aligned", "meet", "contain itself", "its rule failed", "no rule knows")
+MISFITS = ("cannot be aligned", "meet", "contain itself", "its rule failed", "has no rule")
 
 
 def check_terms(found: Inferred) -> None:

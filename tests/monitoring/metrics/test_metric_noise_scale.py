@@ -86,9 +86,9 @@ def test_it_estimates_the_spread_of_the_gradients_of_examples() -> None:
         (nn.Conv2d(3, 2, 1), (1, 3, 4, 4), "batch of two"),
         (nn.Conv2d(3, 2, 1), (3, 4, 4), "batch of two"),
         (nn.Conv1d(3, 2, 1), (3, 4), "batch of two"),
-        (nn.BatchNorm2d(3), (4, 3, 4, 4), "BatchNorm2d is no linear layer"),
-        (nn.ConvTranspose2d(3, 2, 1), (4, 3, 4, 4), "ConvTranspose2d is no linear layer"),
-        (nn.Sequential(), (4, 3), "Sequential is no linear layer"),
+        (nn.BatchNorm2d(3), (4, 3, 4, 4), "BatchNorm2d is neither a linear layer"),
+        (nn.ConvTranspose2d(3, 2, 1), (4, 3, 4, 4), "ConvTranspose2d is neither a linear layer"),
+        (nn.Sequential(), (4, 3), "Sequential is neither a linear layer"),
     ],
     ids=str,
 )

@@ -27,7 +27,7 @@ LINES = (".jsonl", ".csv")
 
 
 def refused(constant: str) -> None:
-    raise AssertionError(f"{constant} is no JSON")
+    raise AssertionError(f"{constant} is not JSON")
 
 
 def test_json_lines_are_strict_json_of_a_header_and_one_object_a_reading(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def refused(path: Path, content: bytes | str, where: str) -> None:
         ('{"format": "modulekg-plan", "version": 1}', "does not begin"), ("\x00" * 100, "line 1: no JSON"),
         (HEAD.replace("1", "2"), "version is 2; this release reads 1"), (HEAD.replace("1", '"1"'), "version"),
         (HEAD.replace("1", "true"), "version"), (HEAD.replace("1", "1.0"), "version"), ("[" * 100_000, "line 1"),
-        (HEAD.replace('"run"', "null"), "name is no text"), (COLUMNS, "line 1: no JSON"), ("9" * 5000, "line 1"),
+        (HEAD.replace('"run"', "null"), "name is not text"), (COLUMNS, "line 1: no JSON"), ("9" * 5000, "line 1"),
         ("\ufeff" + HEAD, "line 1: no JSON"), ("\x1b[2J", "line 1"),
     ],
 )  # fmt: skip

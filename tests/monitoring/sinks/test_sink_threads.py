@@ -201,7 +201,7 @@ def test_a_sink_that_raises_is_dropped_with_one_warning(
         sinks.notify()
         assert sinks.flush()
     sinks.close()
-    assert texts(recwarn) == ["the sink raising is dropped, the training goes on: OSError: the disk is full"]
+    assert texts(recwarn) == ["the sink raising is dropped, training continues: OSError: the disk is full"]
     assert (len(raising.readings), raising.closes) == (3, 1)
     assert (len(good.readings), good.closes) == (13, 1)
 
@@ -228,7 +228,7 @@ def test_whatever_a_sink_raises(
     sinks.add(Raising(0, error))
     sinks.close()
     (message,) = texts(recwarn)
-    assert message.startswith("the sink raising is dropped, the training goes on: ")
+    assert message.startswith("the sink raising is dropped, training continues: ")
     assert text in message
     assert len(message) < 500
 
@@ -244,7 +244,7 @@ def test_a_failure_to_close_or_to_flush_is_a_failure_of_the_sink(
     assert not sinks.flush()
     sinks.close()
     assert texts(recwarn) == [
-        "the sink flushing is dropped, the training goes on: ZeroDivisionError: division by zero",
+        "the sink flushing is dropped, training continues: ZeroDivisionError: division by zero",
         "the sink closing did not close: ZeroDivisionError: division by zero",
     ]
     assert [len(closing.readings), len(flushing.readings)] == [3, 3]

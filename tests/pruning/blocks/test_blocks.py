@@ -320,9 +320,9 @@ def test_block_influence_is_one_minus_the_cosine() -> None:
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        (0, "the model has 3 blocks"), (4, "the model has 3 blocks"), (-1, "3 blocks"), (1.5, "between 0 and 1"),
-        (True, "pass a number"), ("layers.1", "pass a number"), ([], "empty"), (["head"], "no residual block"),
-        (["layers.9"], "no module"), ([3], "has 3 in it"),
+        (0, "has 3 removable blocks"), (4, "has 3 removable blocks"), (-1, "3 removable"), (1.5, "between 0 and 1"),
+        (True, "pass a number"), ("layers.1", "pass a number"), ([], "empty"), (["head"], "not a removable"),
+        (["layers.9"], "not a module"), ([3], "has 3 in it"),
     ],
 )  # fmt: skip
 def test_what_names_no_blocks_is_refused(blocks: Any, message: str) -> None:
@@ -474,7 +474,7 @@ def test_keep_spares_blocks_and_what_is_in_them() -> None:
     ):
         plan = mk.plan(graph, blocks=2, keep=keep)
         assert plan.blocks == ("layers.1", "layers.2")
-        with pytest.raises(CutError, match=r"keep spares 'layers\.0"):
+        with pytest.raises(CutError, match=r"keep protects 'layers\.0"):
             mk.plan(graph, blocks=["layers.0"], keep=keep)
     with pytest.raises(CutError, match="keep=… leaves 2, 3 are asked for"):
         mk.plan(graph, blocks=3, keep="layers.1")

@@ -31,16 +31,16 @@ def test_what_is_written_is_read() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"blocks": None}, "blocks is no list"), ({"blocks": [3]}, "path"), ({"removed": []}, "no module"),
+        ({"blocks": None}, "blocks is not a list"), ({"blocks": [3]}, "path"), ({"removed": []}, "no module"),
         ({"removed": [{"path": "a"}, {"path": "a"}]}, "twice"), ({"removed": [{"path": ""}]}, "path"),
         ({"removed": [{"path": "a", "stand_in": {"zeros": 1}}]}, "neither zeros"),
         ({"removed": [{"path": "a", "stand_in": {"zeros": True, "argument": [None, None]}}]}, "position or a keyword"),
         ({"removed": [{"path": "a", "stand_in": {"zeros": True, "argument": [-1, None]}}]}, "position or a keyword"),
         ({"removed": [{"path": "a", "stand_in": {"zeros": True, "argument": [0, None], "result": ["set"]}}]}, "tuple"),
-        ({"followers": []}, "no object"), ({"followers": {"a.__class__": [1, 2]}}, "no attribute"),
+        ({"followers": []}, "not an object"), ({"followers": {"a.__class__": [1, 2]}}, "not an attribute"),
         ({"followers": {"a": [1, [2]]}}, "kind"), ({"followers": {"a": [1]}}, "two values"),
         ({"followers": {"a": [[{}], []]}}, "no counts"), ({"followers": {"a": [1, True]}}, "kind"),
-        ({"moved": {}}, "no list"), ({"moved": ["a"]}, "no list"), ({"moved": [["a"]]}, "two paths"),
+        ({"moved": {}}, "not a list"), ({"moved": ["a"]}, "not a list"), ({"moved": [["a"]]}, "two paths"),
         ({"moved": [["a.b", ""]]}, "path"), ({"moved": [["a.b", "c"], ["a.b", "d"]]}, "twice"),
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ def test_of_uniform_layers_those_with_normalisations_go_whole() -> None:
     assert torch.equal(model(x), expected)
     receipt.undo()
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    with pytest.raises(UnknownPathError, match="is no residual block"):
+    with pytest.raises(UnknownPathError, match="is not a removable residual block"):
         mk.plan(graph, blocks=["1"], layers="uniform")
     assert len(mk.plan(graph, blocks=2, layers="uniform").blocks) == 2
 

@@ -55,7 +55,7 @@ def test_a_file_and_a_link_are_no_folders(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "target")
     for name in ("file", "link"):
-        with pytest.raises(mk.ModuleKGError, match="no folder"):
+        with pytest.raises(mk.ModuleKGError, match="not a folder"):
             mk.save_model(model(), tmp_path / name)
     assert listing(tmp_path / "target") == []
 

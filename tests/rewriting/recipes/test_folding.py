@@ -231,13 +231,13 @@ LEFT_ALONE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "returned": (returned, "the model gives its output, too"),
     "weight_read": (weight_read, "its weight is read outside it"),
     "statistics_read": (statistics_read, "its running_mean is read outside it"),
-    "own_forward": (lambda: nn.Sequential(StandardConv(3, 3, 3), nn.BatchNorm2d(3)), "StandardConv has a forward"),
-    "own_norm": (lambda: nn.Sequential(nn.Conv2d(3, 3, 3), ActivatedNorm(3)), "ActivatedNorm has a forward"),
+    "own_forward": (lambda: nn.Sequential(StandardConv(3, 3, 3), nn.BatchNorm2d(3)), "StandardConv overrides forward"),
+    "own_norm": (lambda: nn.Sequential(nn.Conv2d(3, 3, 3), ActivatedNorm(3)), "ActivatedNorm overrides forward"),
     "hooked_layer": (lambda: hooked(0), "it has hooks"),
     "hooked_norm": (lambda: hooked(1), "the batch norm has hooks"),
     "watched": (watched, "a hook of 0 sees its output"),
     "parametrised": (parametrised, "it is parametrised"),
-    "pruned": (pruned, "its weight is no parameter"),
+    "pruned": (pruned, "its weight is not a parameter"),
     "no_statistics": (
         lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3, track_running_stats=False)), "no running statistics"
     ),

@@ -241,7 +241,7 @@ def test_what_is_skipped_and_why() -> None:
     assert quantisation.chains == ()
     reasons = dict(quantisation.skipped)
     for name, why in {
-        "up": "no quantised ConvTranspose2d", "own": "a forward of its own", "unused": "not called",
+        "up": "no quantised ConvTranspose2d", "own": "overrides forward", "unused": "not called",
         "tied": "tied to other.weight", "encoder.linear1": "nn.TransformerEncoderLayer reads its weight",
         "encoder.self_attn.out_proj": "is read outside it",
     }.items():  # fmt: skip

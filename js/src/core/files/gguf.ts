@@ -310,7 +310,7 @@ function partsOf(found: ReadonlyMap<string, Plain>): string[] {
   const [number, count] = [found.get("split.no"), found.get("split.count")];
   if (!Number.isInteger(number) || !Number.isInteger(count) || Number(count) < 2) return [];
   return [
-    `this is part ${grouped(Number(number) + 1)} of ${grouped(Number(count))}: the tensors of the others are not shown`
+    `this is part ${grouped(Number(number) + 1)} of ${grouped(Number(count))}: tensors of the other parts are not shown`
   ];
 }
 

@@ -22,7 +22,7 @@ async function problemOf(name: string, content: Uint8Array): Promise<string> {
   }
 }
 
-describe("what is no model", () => {
+describe("what is not a model", () => {
   it.each([
     ["a.safetensors", "\n\n<!DOCTYPE html><html>", PAGE],
     ["a.gguf", "\ufeff<html lang=en>", PAGE],

@@ -131,7 +131,7 @@ async function withNamed(contents: FileContents, source: FileSource, name: strin
     return { ...contents, title: contents.title || title(config), metadata, warnings };
   } catch (error) {
     if (!(error instanceof FileProblem)) throw error;
-    return { ...contents, warnings: [...contents.warnings, `${name} beside the file cannot be read`] };
+    return { ...contents, warnings: [...contents.warnings, `${name} next to the file cannot be read`] };
   }
 }
 

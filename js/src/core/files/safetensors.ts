@@ -40,7 +40,7 @@ export async function readSafetensors(source: FileSource): Promise<FileContents>
   if (length > MAX_HEADER_SIZE) throw limitExceeded("bytes in its header");
   const document = parseNamed(await source.read(LENGTH, length), "its header");
   const header = document.value;
-  ensure(isObject(header), "its header is no object");
+  ensure(isObject(header), "its header is not an object");
   const metadata = texts(header[METADATA]);
   const keys = Object.keys(header);
   const names = keys.filter(name => name !== METADATA);

@@ -140,11 +140,11 @@ export class Details extends Part {
       [words.MEAN, short(mean)],
       [words.STD, short(std)],
       [words.ZEROS, `${shortNumber(Math.round(1000 * toNum(zeros)) / 10)} %`],
-      ...(nonFinite === 0 ? [] : [[words.NON_FINITE, exactNumber(nonFinite)] as [string, string]]),
+      ...(nonFinite === 0 ? [] : [[words.NOT_FINITE, exactNumber(nonFinite)] as [string, string]]),
       ...(isOpen ? [[words.ELEMENTS, exactNumber(count)] as [string, string]] : [])
     ];
     for (const [term, text] of rows) {
-      const pair = el("div", term === words.NON_FINITE ? "mkg-forward-not-finite" : "");
+      const pair = el("div", term === words.NOT_FINITE ? "mkg-forward-not-finite" : "");
       pair.append(el("dt", "", term), el("dd", "", text));
       this.figures.append(pair);
     }

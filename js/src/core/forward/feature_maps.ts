@@ -2,7 +2,7 @@
 
 import { contextOf } from "../shared/base/canvas";
 import { NOT_FINITE_COLOR, sample } from "../shared/stage/color";
-import { button, el, listen, setAttribute, Part, setRole, iconButton } from "../shared/ui/dom";
+import { button, el, listen, setAttribute, Part, setRole, iconButton, setText } from "../shared/ui/dom";
 import { shortNumber } from "../shared/base/format";
 import { topList } from "./details";
 import { keyOf, type MapPage, type MapsFeed, type MapsRequest } from "./maps_feed";
@@ -110,7 +110,7 @@ export class FeatureMaps extends Part {
     const isFine = answer !== undefined && "page" in answer;
     const error = answer && "error" in answer ? answer.error : "";
     const text = !step.figures ? "" : !isOpen ? words.HIDDEN_PICTURES : error || (drawn ? "" : this.missing(request));
-    if (this.message.textContent !== text) this.message.textContent = text;
+    setText(this.message, text);
     this.message.hidden = text === "";
     this.drawHead(drawn, drawn && !isFine && !error ? this.coarse(request) : "");
   }

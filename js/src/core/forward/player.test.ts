@@ -92,18 +92,18 @@ function passOf(notFinite: readonly number[], top: unknown = null): unknown {
 describe("what is not finite", () => {
   it("is marked in words at each step that gives it, and said of the first", () => {
     show(passOf([3, 0, 1200, 0]));
-    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 non-finite", "1.20 k non-finite"]);
+    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 NaN or infinite", "1.20 k NaN or infinite"]);
     const rows = [...host.querySelectorAll(".mkg-forward-row")];
     expect(rows.map(row => row.classList.contains("mkg-is-broken"))).toEqual([true, false, true, false]);
-    expect(rows[2].getAttribute("aria-label")).toContain("1,200 non-finite output values");
-    expect(rows[1].getAttribute("aria-label")).not.toContain("non-finite");
-    expect(find(".mkg-forward-status").textContent).toBe("First non-finite values: relu (1,200)");
+    expect(rows[2].getAttribute("aria-label")).toContain("1,200 output values NaN or infinite");
+    expect(rows[1].getAttribute("aria-label")).not.toContain("NaN or infinite");
+    expect(find(".mkg-forward-status").textContent).toBe("First NaN or infinite values: relu (1,200)");
     expect(find(".mkg-forward-not-finite dd").textContent).toBe("3");
   });
 
   it("is said of the innermost module that gave it", () => {
     show(passOf([1, 0, 0, 1])); // the model gives what its last module does
-    expect(find(".mkg-forward-status").textContent).toContain("First non-finite values: relu");
+    expect(find(".mkg-forward-status").textContent).toContain("First NaN or infinite values: relu");
   });
 
   it("is not mentioned where all is finite", () => {

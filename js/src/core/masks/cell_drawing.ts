@@ -4,7 +4,7 @@ import { canDraw, pixelRatio } from "../shared/base/canvas";
 import { PALETTE } from "../../generated/palette";
 import { mix, readable, readTheme } from "../shared/stage/theme";
 import type { Scope, Scores } from "./draft/scores";
-import { el } from "../shared/ui/dom";
+import { el, setText } from "../shared/ui/dom";
 
 // The lightness of a cell: the place of its score between the least and the greatest, without the outermost ones.
 
@@ -357,7 +357,7 @@ export class CellTooltip {
 
   /** At a place in the window, on the side where there is room. */
   show(clientX: number, clientY: number, text: string): void {
-    if (this.box.textContent !== text) this.box.textContent = text;
+    setText(this.box, text);
     this.box.style.maxWidth = "";
     this.place(clientX, clientY);
   }
@@ -375,7 +375,7 @@ export class CellTooltip {
   /** Below a control, whatever else stands beside it. */
   showBelow(control: Element, text: string): void {
     const { left, bottom, width } = control.getBoundingClientRect();
-    if (this.box.textContent !== text) this.box.textContent = text;
+    setText(this.box, text);
     this.box.style.maxWidth = `${width - 16}px`; // without its padding
     this.place(left - TIP_GAP, bottom - TIP_GAP + 2);
   }

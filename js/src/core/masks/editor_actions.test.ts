@@ -270,8 +270,8 @@ describe("what a button came to", () => {
   it("tells what failed from what was done", () => {
     const { find, session } = mount();
     const status = find(".mkg-mask-status");
-    session.receive({ type: "failed", action: "mask", text: "nothing goes" });
-    expect([find(".mkg-status-text").textContent, status.matches(".mkg-is-failed")]).toEqual(["nothing goes", true]);
+    session.receive({ type: "failed", action: "mask", text: "nothing is cut" });
+    expect([find(".mkg-status-text").textContent, status.matches(".mkg-is-failed")]).toEqual(["nothing is cut", true]);
     session.receive({ type: "done", action: "mask", text: "Masked" });
     expect(status.matches(".mkg-is-failed")).toBe(false);
   });

@@ -3,7 +3,7 @@
 import { sample } from "../shared/stage/color";
 import { el } from "../shared/ui/dom";
 import type { ChartTheme } from "./base/chart_theme";
-import { canDraw, pixelRatio } from "../shared/base/canvas";
+import { canDraw, type Picture } from "../shared/base/canvas";
 import type { Histogram, LineData } from "./data/series";
 import type { Range } from "./data/polyline";
 import type { Entry } from "./data/metric_data";
@@ -23,7 +23,7 @@ export interface ColorRamp {
 
 interface PictureFile {
   readonly title: string;
-  readonly canvas: HTMLCanvasElement;
+  readonly picture: Picture;
   readonly legend: readonly LegendEntry[];
   readonly ramp: ColorRamp | null;
   readonly notes: readonly string[];
@@ -37,11 +37,11 @@ const KEY = 26;
 const RAMP = 220;
 
 /** Null where there is no canvas to draw on. */
-export function pictureToPng({ title, canvas, legend, ramp, notes, theme }: PictureFile): Promise<Blob | null> {
+export function pictureToPng({ title, picture, legend, ramp, notes, theme }: PictureFile): Promise<Blob | null> {
+  const { canvas, ratio } = picture;
   const target = el("canvas");
   const context = canDraw() && canvas.width > 0 ? target.getContext("2d") : null;
   if (!context) return Promise.resolve(null);
-  const ratio = pixelRatio();
   const [width, height] = [canvas.width / ratio + 2 * MARGIN, canvas.height / ratio];
   const font = (weight: string, size: number) => `${weight} ${size}px ${theme.font}`;
   context.font = font("400", 12);

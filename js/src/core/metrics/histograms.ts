@@ -178,7 +178,7 @@ export class Histograms {
     if (!domain || (!isRidge && (!item || !isDrawable(item)))) {
       context.textAlign = "center";
       context.fillStyle = theme.muted;
-      context.fillText(item ? words.NOT_FINITE : words.NO_VALUES, plot.x + plot.width / 2, plot.y + plot.height / 2);
+      context.fillText(item ? words.NO_FINITE : words.NO_VALUES, plot.x + plot.width / 2, plot.y + plot.height / 2);
       return;
     }
     if (isRidge) paintRidge(context, plot, ridgeItems(items, plot.height), domain, style);

@@ -11,7 +11,8 @@ import {
   setAttribute,
   keyLine,
   nameParts,
-  setRole
+  setRole,
+  setText
 } from "../shared/ui/dom";
 import { ABOVE, BELOW, type HeatPicture } from "./heat/heat_layout";
 import { valueText, stepText } from "./base/value_axis";
@@ -79,10 +80,6 @@ export class HeatLegend {
     this.named.hidden = named.size === 0;
     this.empty.querySelector<HTMLElement>(".mkg-metric-swatch")?.style.setProperty("background-color", theme.empty);
   }
-}
-
-function setText(element: HTMLElement, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 function rampPicture(): SVGElement {
@@ -184,7 +181,7 @@ export class LineLegend {
       const { isSelected } = line;
       const reason = line.reason ? [el("span", "mkg-metric-legend-reason", `(${line.reason})`)] : [];
       element.append(keyLine(line.color, line.dash, isSelected), ...nameParts(line), ...reason, value);
-      element.title = [words.pick(line.label), line.reason].filter(Boolean).join("\n");
+      element.title = [words.pick(line.names.join("\n")), line.reason].filter(Boolean).join("\n");
       setAttribute(element, "aria-pressed", String(isSelected));
       const point = () => store.set("pointed", line.series);
       element.addEventListener("mouseenter", point);

@@ -241,14 +241,14 @@ describe("the picture", () => {
     const entries = numbers("Norm", ["a", "b", "c", "d", "e"]);
     const value = (i: number) => series(5, step => (i < 2 ? step : i < 4 ? step + 1 : step / 2));
     await rendered({}, { entries, points: entries.map((_, i) => [i, value(i)]) });
-    expect(texts(".mkg-metric-legend-item")).toEqual(["a = b4", "c = d5", "e2"]);
+    expect(texts(".mkg-metric-legend-item")).toEqual(["a +14", "c +15", "e2"]);
     expect(new Set(strokes("stroke")).size).toBe(3);
     expect(find(".mkg-metric-module-count").textContent).toBe("5 of 5 modules shown");
     page.store.set("selected", "d");
     page.store.set("modules", ["a", "b", "c", "d", "e"]);
-    await until(() => expect(texts("[aria-pressed=true]")).toContain("c = d5"));
+    await until(() => expect(texts("[aria-pressed=true]")).toContain("c +15"));
     receive({ points: [[1, [[5, 9]]]] }); // they are no longer the same
-    await until(() => expect(texts(".mkg-metric-legend-item")).toEqual(["a4", "b9", "c = d5", "e2"]));
+    await until(() => expect(texts(".mkg-metric-legend-item")).toEqual(["a4", "b9", "c +15", "e2"]));
   });
 
   it("has no color twice, and counts calls and modules apart", async () => {

@@ -15,7 +15,8 @@ import {
   Part,
   setRole,
   box,
-  onResize
+  onResize,
+  setText
 } from "../shared/ui/dom";
 import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
 import { fileName } from "../export/graph_picture";
@@ -244,7 +245,7 @@ class Panel implements MetricPanel {
     this.stage.replaceChildren(chart, this.waiting.element);
     this.legendSlot.replaceChildren(legend);
     const say = (text: string) => void (this.said.textContent = text);
-    this.view = createView(kind, { chart, legend, say }, this.store);
+    this.view = createView(kind, { chart, legend, say, redraw: () => this.pacer.now() }, this.store);
     if (hadFocus) chart.focus(); // what had it is gone
     return this.view;
   }
@@ -281,13 +282,14 @@ class Panel implements MetricPanel {
   }
 
   private async savePng(): Promise<void> {
-    const { canvas } = this.view ?? {};
-    const { theme } = this.source();
+    const source = this.source();
+    const { theme } = source;
     const notes = this.remarks.textContent ? [this.remarks.textContent] : [];
     const title = this.title.textContent ?? "";
     try {
       const [legend, ramp] = [this.view?.legend() ?? [], this.view?.ramp() ?? null];
-      const blob = canvas && (await pictureToPng({ title, canvas, legend, ramp, notes, theme }));
+      const picture = await this.view?.picture(source);
+      const blob = picture && (await pictureToPng({ title, picture, legend, ramp, notes, theme }));
       if (blob) saveFile(blob, this.file("png"));
       this.store.set("notice", blob ? "" : words.NOT_DRAWN);
     } catch {
@@ -299,10 +301,6 @@ class Panel implements MetricPanel {
   private file(extension: string): string {
     return fileName(metricOf(this.data, this.store) || "metrics", extension);
   }
-}
-
-function setText(element: HTMLElement, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 // The message in an empty panel: why there is nothing to draw, and code to copy so that there is.
@@ -364,8 +362,8 @@ class EmptyState {
   /** Null: there is a picture. */
   show(empty: EmptyStateText | null): void {
     const { text, code } = empty ?? { text: "", code: "" };
-    if (this.text.textContent !== text) this.text.textContent = text;
-    if (this.code.textContent !== code) this.code.textContent = code;
+    setText(this.text, text);
+    setText(this.code, code);
     this.box.hidden = code === "";
     this.element.hidden = empty === null;
   }
@@ -376,7 +374,7 @@ class EmptyState {
 
   private async take(notify: (text: string) => void): Promise<void> {
     const done = await copyText(this.code.textContent ?? "");
-    notify(done ? words.COPIED : words.COPY_REFUSED);
+    notify(done ? words.COPIED : words.NOT_COPIED);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => notify(""), COPIED_FOR);
   }

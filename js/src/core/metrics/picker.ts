@@ -11,7 +11,8 @@ import {
   icon,
   Part,
   setRole,
-  field
+  field,
+  setText
 } from "../shared/ui/dom";
 import * as words from "../words/metrics";
 import {
@@ -218,7 +219,7 @@ export class Picker extends Part {
     const total = offered.join() === "" ? 0 : offered.length; // a number of the whole run has no modules to choose from
     const shown = words.shownOf(drawn.size, total, calls);
     const text = total === 0 ? "" : ticked === drawn.size ? shown : words.selectedOf(ticked, shown);
-    if (this.count.textContent !== text) this.count.textContent = text;
+    setText(this.count, text);
     const own = Math.min(total, autoCount(view));
     const hasChoice = own < total;
     this.own.textContent = hasChoice ? words.mostUnusual(own) : words.allOf(total);

@@ -17,7 +17,7 @@ import { type HeatScale, type HeatLine, type HeatPicture, heatScale } from "./he
 import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histograms";
 import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
 import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";
-import { type ChartTheme, type ColorBook, COLORS, runDash } from "./base/chart_theme";
+import { type ChartTheme, type ColorBook, COLORS, runDash, sharingGrey } from "./base/chart_theme";
 import { valueAxis } from "./base/value_axis";
 import type { PanelReader, Span } from "./base/state";
 
@@ -58,28 +58,45 @@ export interface LinesRendered extends Rendered<ChartPicture> {
   readonly comparedBy: string; // what the reasons of the choice are, or ""
 }
 
-export function linePicture(source: Source): LinesRendered {
-  const { data, store, runs, theme } = source;
+/** The series of a chart in groups of one line each, and what the lines have their colors by. */
+export interface ChosenLines extends Fitting<SelectedSeries[][]> {
+  readonly isAlone: boolean; // all are of one call of one module
+  readonly isByRun: boolean; // the colors tell runs apart, else modules
+  readonly keys: readonly string[]; // of the colors
+}
+
+export function chosenLines(source: Source): ChosenLines {
+  const { data, store, runs } = source;
   const wanted = selectedSeries(data, store, runs).filter(({ series }) => data.line(series)?.length);
-  const { groups, reasons, choice, remarks } = fittingLines(source, wanted);
+  const fitting = fittingLines(source, wanted);
+  const firsts = fitting.groups.map(([first]) => first);
+  const runKeys = firsts.map(({ entry }) => `${entry.run} ${entry.phase}`);
+  const isAlone = countOf(firsts.map(callOf)) === 1;
+  const isByRun = isAlone && (firsts[0].entry.module === "" || countOf(runKeys) > 1);
+  return { ...fitting, isAlone, isByRun, keys: isByRun ? runKeys : firsts.map(callOf) };
+}
+
+/** The chart of a metric; `slots` are those of its lines. */
+export function linePicture(
+  source: Source,
+  lines: ChosenLines = chosenLines(source),
+  slots = source.colors.slotsOf(lines.keys, metricOf(source.data, source.store) + (lines.isByRun ? "\nruns" : ""))
+): LinesRendered {
+  const { data, store, theme } = source;
+  const { groups, reasons, choice, remarks, isAlone, isByRun, keys } = lines;
   const { hasFactors, hasAlerts } = chosenModules(data, store);
   const all = groups.flat();
   const span = spanOf(source, all);
   const log = isLogarithmic(data, store);
   const extent = emptyExtent();
-  const isAlone = countOf(groups.map(([first]) => callOf(first))) === 1;
-  const keyOf = (one: SelectedSeries) => (isAlone ? `${one.entry.run} ${one.entry.phase}` : callOf(one));
-  const slots = source.colors.slotsOf(
-    groups.map(([first]) => keyOf(first)),
-    metricOf(data, store)
-  );
   const colors = new Map<string, string>();
-  const lines = groups.map((group, i) => {
+  const drawn = groups.map((group, i) => {
     const color = theme.line(slots[i]);
-    for (const { entry } of group) colors.set(entry.module, color);
+    for (const { entry } of isByRun ? [] : group) if (!colors.has(entry.module)) colors.set(entry.module, color);
     const reason = reasons.get(group[0].entry.module) ?? "";
     return { ...chartLine(source, group, { span, log, extent, isAlone }), color, reason };
   });
+  const grey = sharingGrey(keys, slots);
   const axis = valueAxis(extent.least, extent.greatest, log);
   const marks = lineMarks(source, all);
   const shown = all.flatMap(one => {
@@ -87,14 +104,14 @@ export function linePicture(source: Source): LinesRendered {
     return line ? [{ ...one, data: line, range: clipped(source, one.entry.run, line, span) }] : [];
   });
   return {
-    picture: { lines, span, axis, marks, theme },
+    picture: { lines: drawn, span, axis, marks, theme },
     shown,
     colors,
     choice,
     comparedBy: choice && words.comparedBy(hasFactors, hasAlerts),
-    remarks: [...remarks, ...extentRemarks(extent), ...fullRemark(data)],
+    remarks: [...remarks, ...greyRemark(grey), ...extentRemarks(extent), ...fullRemark(data)],
     held: pointCount(data, all),
-    isEmpty: !lines.some(({ range }) => range.end > range.start) && store.get("zoom") === null
+    isEmpty: !drawn.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
 }
 
@@ -207,15 +224,16 @@ function chartLine(
   measure(line.values, range, log, extent);
   const isEval = entry.phase === "eval" && store.get("phase") === "both";
   const isSelected = group.some(one => one.entry.module === store.get("selected"));
-  const isOne = group.length === 1;
   const run = runs.length > 1 ? ` · ${runName(runs, entry.run)}` : "";
   const names = group.map(one => (isAlone ? one.label : one.label.slice(0, one.label.length - run.length)));
+  const more = words.more(group.length - 1);
   return {
     series,
     module: entry.module,
-    label: isOne ? label : words.identical(group.map(one => one.label)),
-    suffix: isOne ? suffix : "",
-    end: isAlone && entry.module === "" ? suffix.slice(3) : words.identical([...new Set(names)]),
+    label: label + more,
+    suffix: suffix + more,
+    names: group.map(one => one.label),
+    ends: isAlone && entry.module === "" ? [suffix.slice(3)] : [...new Set(names)],
     isSelected,
     data: line,
     range,
@@ -255,6 +273,8 @@ function spanOf(source: Source, shown: readonly SelectedSeries[]): Span {
 export function widened([first, last]: Span): Span {
   return last > first ? [first, last] : [first - 1, last + 1];
 }
+
+const greyRemark = (count: number) => (count ? [words.greyLines(count)] : []);
 
 function extentRemarks({ leftOut, broken }: ValueRange): string[] {
   return [...(leftOut ? [words.leftOut(leftOut)] : []), ...(broken ? [words.broken(broken)] : [])];
@@ -333,7 +353,8 @@ export function histogramPicture(source: Source): Rendered<HistogramPicture> {
   const shown = wanted.length > MAX_CELLS ? mostUnusual(source, wanted, MAX_CELLS).shown.slice(0, MAX_CELLS) : wanted;
   const isFewer = shown.length < wanted.length;
   const remarks = isFewer ? [words.someOf(shown.length, wanted.length, words.HISTOGRAM)] : [];
-  const slots = source.colors.slotsOf(shown.map(callOf), `${metricOf(data, store)}\n`);
+  const keys = shown.map(callOf);
+  const slots = source.colors.slotsOf(keys, `${metricOf(data, store)}\n`);
   const cells: HistogramCell[] = shown.flatMap(({ series, entry, label }, i) => {
     const histograms = data.histogram(series);
     if (!histograms) return [];
@@ -345,7 +366,7 @@ export function histogramPicture(source: Source): Rendered<HistogramPicture> {
     picture: { cells, log: isLogarithmic(data, store), theme },
     shown,
     choice: choiceText(source, shown),
-    remarks: [...remarks, ...fullRemark(data)],
+    remarks: [...remarks, ...greyRemark(sharingGrey(keys, slots)), ...fullRemark(data)],
     held: pointCount(data, shown),
     isEmpty: cells.length === 0
   };

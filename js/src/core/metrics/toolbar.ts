@@ -11,7 +11,8 @@ import {
   Part,
   setRole,
   field,
-  checkbox
+  checkbox,
+  setText
 } from "../shared/ui/dom";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
@@ -149,22 +150,27 @@ const STATES = {
   waiting: [words.WAITING, "clock"],
   running: [words.RUNNING, "play"],
   paused: [words.PAUSED, "pause"],
-  ended: [words.ENDED, "check"]
+  empty: [words.ENDED_EMPTY, "circle"],
+  ended: [words.ENDED, "check"],
+  lost: [words.KERNEL_LOST, "close"]
 } as const satisfies Record<string, readonly [string, IconName]>;
 
 type RunState = keyof typeof STATES;
 
 function stateOfRun(data: MetricData, run: number): RunState {
-  if (Number.isNaN(data.lastStep(run))) return data.waiting.has(run) ? "waiting" : "none";
-  return data.ended.has(run) ? "ended" : "running";
+  const isEmpty = Number.isNaN(data.lastStep(run));
+  if (data.ended.has(run)) return isEmpty ? "empty" : "ended";
+  return !isEmpty ? "running" : data.waiting.has(run) ? "waiting" : "none";
 }
 
 /** What all runs are in together: running where any is, then waiting; ended where none is to come. */
 function stateOfRuns(data: MetricData, runs: number): { state: RunState; count: number } {
   const states = Array.from({ length: runs }, (_, run) => stateOfRun(data, run));
-  const state = (["running", "waiting", "ended"] as const).find(one => states.includes(one)) ?? "none";
+  const state = (["running", "waiting", "ended", "empty"] as const).find(one => states.includes(one)) ?? "none";
   return { state, count: states.filter(one => one === state).length };
 }
+
+const OVER: readonly RunState[] = ["ended", "empty"]; // neither a pause nor the kernel's end changes them
 
 export class PanelStatus extends Part {
   /** Stands at the head of the picture. */
@@ -172,7 +178,6 @@ export class PanelStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
   private readonly counts = el("span", "mkg-metric-counts");
   private readonly word = el("span");
-  private sign = "";
 
   constructor(
     host: HTMLElement,
@@ -195,11 +200,10 @@ export class PanelStatus extends Part {
     setText(this.counts, this.countsText());
     this.host.classList.toggle("mkg-is-warning", !connected);
     const { state: own, count } = stateOfRuns(this.data, this.runs);
-    const state = this.store.get("paused") && own !== "ended" ? "paused" : own;
+    const state = OVER.includes(own) ? own : !connected ? "lost" : this.store.get("paused") ? "paused" : own;
     const [word, sign] = STATES[state];
-    setText(this.word, state === "paused" || count === this.runs ? word : words.someRuns(word, count, this.runs));
-    if (this.sign === sign) return;
-    this.sign = sign;
+    setText(this.word, state !== own || count === this.runs ? word : words.someRuns(word, count, this.runs));
+    if (this.state.dataset.mkgState === state) return;
     this.state.dataset.mkgState = state;
     this.state.replaceChildren(icon(sign), this.word);
   }
@@ -216,8 +220,4 @@ export class PanelStatus extends Part {
     ];
     return parts.join(" · ");
   }
-}
-
-function setText(element: HTMLElement, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
 }

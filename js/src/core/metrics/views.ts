@@ -1,7 +1,8 @@
 // The views of a metric panel (all metrics, lines, heat map, histograms): drawing, and saving as a table or picture.
 
+import { type Picture, pictureOf } from "../shared/base/canvas";
 import { box, el, keyLine, nameSpan } from "../shared/ui/dom";
-import { metricOf, runName, type SelectedSeries } from "./data/selection";
+import { hasLayers, metricOf, runName, type SelectedSeries } from "./data/selection";
 import * as words from "../words/metrics";
 import { type ColorRamp, histogramsToCsv, type LegendEntry, linesToCsv, type Named } from "./downloads";
 import { Heatmap } from "./heat/heatmap";
@@ -39,7 +40,8 @@ export interface Outcome {
 
 export interface View {
   readonly kind: PanelView;
-  readonly canvas: HTMLCanvasElement | null;
+  /** All that is drawn, also what is scrolled away. */
+  picture(source: Source): Picture | null | Promise<Picture | null>;
   draw(source: Source): Outcome;
   /** Points held of the series drawn last. */
   points(source: Source): number;
@@ -55,6 +57,7 @@ interface ViewElements {
   readonly chart: HTMLElement;
   readonly legend: HTMLElement;
   say(text: string): void; // to those who do not see the picture
+  redraw(): void;
 }
 
 export function createView(kind: PanelView, places: ViewElements, store: PanelStore): View {
@@ -93,12 +96,13 @@ class GridView implements View {
         store.set("metric", metric);
         store.set("view", "lines");
       },
-      follow: (chart, { picture }, step) => readOut(places, chart, picture.lines, step)
+      follow: (chart, { picture }, step) => readOut(places, chart, picture.lines, step),
+      seen: () => places.redraw()
     });
   }
 
-  get canvas(): HTMLCanvasElement | null {
-    return this.grid.canvas;
+  picture(source: Source): Promise<Picture | null> {
+    return this.grid.picture(source);
   }
 
   draw(source: Source): Outcome {
@@ -106,13 +110,13 @@ class GridView implements View {
     const drawn = this.grid.draw(source);
     this.drawn = drawn;
     const shown = shownIn(drawn);
-    const layered = shown.filter(({ entry }) => entry.module !== "");
+    const layered = shown.filter(({ entry }) => hasLayers(source.data, entry.metric));
     const rest = outcome({ shown: layered, remarks: [], held: pointsIn(source, drawn), isEmpty: shown.length === 0 });
     return {
       ...rest,
       isLog: drawn.length > 0 && drawn.every(({ picture }) => picture.axis.log),
       last: lastValue(drawn[0]?.picture.lines[0]),
-      colors: commonColors(drawn),
+      colors: moduleColors(drawn),
       label: words.chartsOf(drawn.length)
     };
   }
@@ -126,7 +130,7 @@ class GridView implements View {
   }
 
   csv(source: Source): string {
-    return linesToCsv(shownIn(this.drawn).map(one => named(source, one, one)));
+    return linesToCsv(shownIn(this.grid.draw(source, true)).map(one => named(source, one, one)));
   }
 
   /** Names stand at the lines; those of runs below all. */
@@ -159,15 +163,11 @@ class GridView implements View {
   }
 }
 
-/** The colors of the modules, where each has the same one in all charts. */
-function commonColors(drawn: readonly LinesRendered[]): ReadonlyMap<string, string> {
-  const found = new Map<string, string>();
-  for (const { colors } of drawn)
-    for (const [module, color] of colors) {
-      if ((found.get(module) ?? color) !== color) return new Map();
-      found.set(module, color);
-    }
-  return found;
+/** The color of each module; of one that is on the line of another in some charts alone, that of its own line. */
+function moduleColors(drawn: readonly LinesRendered[]): ReadonlyMap<string, string> {
+  const byModule = drawn.filter(({ colors }) => colors.size > 0);
+  const own = byModule.flatMap(({ picture }) => picture.lines.map(({ module, color }) => [module, color] as const));
+  return new Map([...byModule.flatMap(({ colors }) => [...colors]), ...own]);
 }
 
 class LineView implements View {
@@ -188,8 +188,8 @@ class LineView implements View {
     this.lines = new LineLegend(places.legend, store);
   }
 
-  get canvas(): HTMLCanvasElement | null {
-    return this.chart.canvas;
+  picture(): Picture | null {
+    return pictureOf(this.chart.canvas);
   }
 
   draw(source: Source): Outcome {
@@ -250,8 +250,8 @@ class HeatView implements View {
     this.colors = new HeatLegend(places.legend, store);
   }
 
-  get canvas(): HTMLCanvasElement {
-    return this.map.bitmap;
+  picture(): Picture | null {
+    return pictureOf(this.map.bitmap);
   }
 
   draw(source: Source): Outcome {
@@ -307,8 +307,8 @@ class HistogramView implements View {
     places.legend.classList.add("mkg-metric-legend", "mkg-metric-plain-legend");
   }
 
-  get canvas(): HTMLCanvasElement {
-    return this.histograms.bitmap;
+  picture(): Picture | null {
+    return pictureOf(this.histograms.bitmap);
   }
 
   draw(source: Source): Outcome {

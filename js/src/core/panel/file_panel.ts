@@ -164,8 +164,7 @@ export class FilePanel {
       item.append(nameSpan("mkg-code", name));
       list.append(item);
     }
-    const note = el("p", "mkg-panel-note", words.CLASSES_NOTE);
-    return section(words.CLASSES, note, foldedWhenLong(this.file.classes.length, "name", list));
+    return section(words.CLASSES, foldedWhenLong(this.file.classes.length, "name", list));
   }
 }
 

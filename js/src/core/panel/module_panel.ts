@@ -266,7 +266,7 @@ export class ModulePanel extends Part {
 
   private relation(before: string, name: string, between: string, target: number): HTMLElement {
     const line = el("li");
-    const label = target === 0 ? words.WHOLE_MODEL : this.h.path(target);
+    const label = target === 0 ? words.THE_WHOLE_MODEL : this.h.path(target);
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.append(nameSpan("", label));
     link.dataset.mkgTarget = String(target);

@@ -1,8 +1,9 @@
 // Texts of the forward player.
 
 import { counted, exactNumber } from "./numbers";
+import { NOT_FINITE } from "./shared";
 
-export const WHOLE_MODEL = "whole model";
+export { NOT_FINITE, WHOLE_MODEL } from "./shared";
 export const ofAll = (range: string, all: number) => `${range} of ${all}`;
 
 // the controls
@@ -32,16 +33,16 @@ export const CURRENT_STEP = "Current step";
 export const failed = (error: string) => `Forward pass failed: ${error}`;
 export const notListed = (calls: number) => `${counted(calls, "more call")} not listed.`;
 export const firstNonFinite = (path: string, count: number) =>
-  `First non-finite values: ${path} (${exactNumber(count)})`;
+  `First ${NOT_FINITE} values: ${path} (${exactNumber(count)})`;
 
 // the steps
 
 export const STEPS = "Steps of the forward pass";
-export const nonFinite = (count: string) => `${count} non-finite`;
+export const nonFinite = (count: string) => `${count} ${NOT_FINITE}`;
 export const INPUT_HIDDEN = "input hidden";
 export const input = (shapes: string) => `input ${shapes}`;
 export const RAISED = ", raised an error";
-export const nonFiniteOutputs = (count: number) => `, ${exactNumber(count)} non-finite output values`;
+export const nonFiniteOutputs = (count: number) => `, ${exactNumber(count)} output values ${NOT_FINITE}`;
 export const output = (shapes: string) => `${shapes} · output`;
 export const STOPPED = "stopped here";
 export const NO_TENSOR = "no tensor";
@@ -61,7 +62,6 @@ export const RANGE = "range";
 export const MEAN = "mean";
 export const STD = "std";
 export const ZEROS = "zeros";
-export const NON_FINITE = "non-finite";
 export const ELEMENTS = "elements";
 export const SCALAR = "scalar";
 export const classAt = (place: number) => `class ${place}`;

@@ -1,6 +1,9 @@
 // Texts of the model graph: canvas, cards, toolbar, legend, notices, comparison.
 
 import { counted } from "./numbers";
+import { FIT, NOT_FINITE, THE_WHOLE_MODEL, ZOOM } from "./shared";
+
+export { FIT, ZOOM, THE_WHOLE_MODEL as ROOT } from "./shared";
 
 // Cards
 
@@ -19,7 +22,6 @@ export const sideBySide = (first: string, last: string): string => `${first} …
 export const before = (count: number): string => `⋯ ${count} before`;
 export const more = (count: number): string => `⋯ ${count} more`;
 export const lessUsed = (count: number): string => `⋯ ${count} used less`;
-export const ROOT = "the whole model";
 export const backTo = (path: string): string => `back to ${path}`;
 export const sharedWith = (path: string): string => `shared with ${path}`;
 export const inside = (path: string): string => `in ${path}`;
@@ -82,8 +84,6 @@ export const flops = (count: string): string => `${count}${/\d$/.test(count) ? "
 export const FLOPS_HELP = "Show the FLOPs of each module on its card";
 export const EXPAND_ALL = "Expand all";
 export const COLLAPSE_ALL = "Collapse all";
-export const FIT = "Fit to the window";
-export const ZOOM = "Zoom to the selection";
 export const HELP = "Keys and gestures";
 export const matchOf = (number: number, of: number): string => `${number} of ${of}`;
 
@@ -99,7 +99,7 @@ export const CONTAINERS = {
 export const NOT_PRUNED = "No color: nothing removed";
 export const inTheMiddle = (value: string): string => `Middle: ${value}`;
 export const noValue = (count: string): string => `No value: ${count}`;
-export const notFinite = (count: string): string => `NaN or infinite: ${count}`;
+export const notFinite = (count: string): string => `${NOT_FINITE}: ${count}`;
 export const BADGES = "Badges";
 export const BADGE_FOLD = "modules of the same structure, drawn once";
 export const BADGE_FAMILY = "modules of the same structure, other sizes";
@@ -111,7 +111,7 @@ export const BADGE_TIED = "shares a tensor with another module";
 
 export const PATH = "Path of the selected module";
 export const SHOWING = "Focus: ";
-export const SHOW_ALL = "Show the whole model";
+export const SHOW_ALL = `Show ${THE_WHOLE_MODEL}`;
 export const moreLevels = (count: number): string => counted(count, "more level");
 export const size = (modules: number, params: string): string =>
   [counted(modules, "module"), params].filter(Boolean).join(" · ");
@@ -128,8 +128,8 @@ export const GESTURES: readonly (readonly [keys: string, what: string])[] = [
   ["Arrow keys", "Go to the next card"],
   ["Escape", "Select what is around"],
   ["Backspace", "Zoom out one level"],
-  ["f", "Fit to the window"],
-  ["z", "Zoom to the selection"],
+  ["f", FIT],
+  ["z", ZOOM],
   ["/", "Search"],
   ["Shift+F", "Full screen"],
   ["Shift+T", "Open in tab (JupyterLab)"],
@@ -170,7 +170,7 @@ export const FOCUS_HERE = "Focus on this one";
 // Forward pass and file
 
 export const STOPPED = "The forward pass stopped: the data flow is drawn up to there.";
-export const FAILED = "The forward pass failed: only the structure is shown.";
+export const FAILED = "Only the structure is shown.";
 export const DISMISS = "Dismiss";
 export const DANGER = "do not load it"; // as the readers end a warning of code that may do anything
 export const otherWarnings = (count: number): string => `and ${counted(count, "other warning")}`;

@@ -2,6 +2,8 @@
 
 import { counted, exactNumber } from "./numbers";
 
+export { COPIED, FIT, NOT_COPIED, ZOOM } from "./shared";
+
 // counts and kinds of things
 
 export const KINDS = {
@@ -86,8 +88,6 @@ export const COLOR = "Color";
 export const CLASS_TYPE = "class type";
 export const GROUP_BY = "Group by";
 export const GROUPS = { families: "families", communities: "communities" };
-export const FIT = "Fit to window";
-export const ZOOM = "Zoom to selection";
 export const SEARCH = {
   placeholder: "Search: text, class:Conv2d, params > 1M",
   help:
@@ -140,8 +140,6 @@ export const ADVICE = {
   }
 };
 export const COPY_CODE = "Copy code";
-export const COPIED = "Copied.";
-export const NOT_COPIED = "The browser blocked copying.";
 export const analyzing = (what: string) => `Analyzing ${what}… Graph and Scatter already show the models.`;
 export const notAnalyzed = (what: string) => `${what} could not be analyzed. See the kernel log.`;
 

@@ -1,6 +1,9 @@
 // Texts of the metric panel.
 
 import { counted, exactNumber } from "./numbers";
+import { NOT_FINITE } from "./shared";
+
+export { COPIED, NOT_COPIED, NOT_FINITE as NAN_KEY, WHOLE_MODEL } from "./shared";
 
 export const UNDRAWABLE = "This panel cannot be drawn. Run the cell again.";
 export const LEFT_OUT = "modulekg-widgets: a message of metric values is damaged and left out:"; // in the console
@@ -42,6 +45,8 @@ export const WAITING = "Waiting for the first step";
 export const RUNNING = "Running";
 export const PAUSED = "Paused";
 export const ENDED = "Ended";
+export const ENDED_EMPTY = "Ended without values";
+export const KERNEL_LOST = "Kernel disconnected";
 export const someRuns = (state: string, count: number, all: number) => `${state} (${count} of ${all} runs)`;
 
 // metrics and modules
@@ -53,7 +58,6 @@ export const NONE_YET = "none yet";
 export const withoutValues = (metric: string) => `${metric} (no values yet)`;
 export const MODULES = "Modules";
 export const SEARCH = "Search modules";
-export const WHOLE_MODEL = "whole model";
 export const selectFound = (count: number) => `Select the ${exactNumber(count)} found`;
 export const allOf = (count: number) => `All ${exactNumber(count)}`;
 export const mostUnusual = (count: number) => `${count} most unusual`;
@@ -74,7 +78,7 @@ export const comparedBy = (hasFactors: boolean, hasAlerts: boolean) =>
   ` (${hasFactors ? "× median" : "difference from the median"})${hasAlerts ? "; alerts first" : ""}`;
 export const TYPICAL = "typical";
 export const alertAt = (step: string) => `alert at step ${step}`;
-export const brokenFrom = (step: string) => `NaN or infinite from step ${step}`;
+export const brokenFrom = (step: string) => `${NOT_FINITE} from step ${step}`;
 
 // the pictures and what is remarked about them
 
@@ -93,9 +97,10 @@ export const latest = (step: string) => `${step} (latest)`;
 export const reading = (name: string, step: string, value: string) => `${name}, step ${step}: ${value}`;
 export const NO_VALUE = "no value";
 export const moreLines = (count: number) => `${count} more in the legend`;
-/** One line for several series that have the same values. */
-export const identical = (names: readonly string[]) =>
-  names.length < 4 ? names.join(" = ") : `${names[0]} = ${names[1]} = ${names.length - 2} more`;
+/** After the name of a line that so many further series have with it, as their values are the same. */
+export const more = (count: number) => (count > 0 ? ` +${exactNumber(count)}` : "");
+export const sameValues = (name: string, names: readonly string[]) => `${name}: ${names.join(", ")}`;
+export const greyLines = (count: number) => `${counted(count, "line")} in grey: more lines than colors.`;
 export const pick = (label: string) => `${label}: click to select the module`;
 export const LEGEND = "Lines and their values";
 export const someOf = (shown: number, all: number, what: string) =>
@@ -107,7 +112,7 @@ export const leftOut = (count: number) =>
   `${counted(count, "value")} ≤ 0 cannot be shown on the log scale and ${count === 1 ? "is" : "are"} left out.`;
 export const leftOutOfColors = (count: number) =>
   `${counted(count, "value")} < 0 cannot be shown on the log scale: empty squares.`;
-const notFinite = (count: number) => `${counted(count, "value")} ${count === 1 ? "is" : "are"} NaN or infinite`;
+const notFinite = (count: number) => `${counted(count, "value")} ${count === 1 ? "is" : "are"} ${NOT_FINITE}`;
 export const broken = (count: number) => `${notFinite(count)}: × NaN, ∧ infinite, ∨ negative infinite.`;
 export const brokenColors = (count: number) => `${notFinite(count)}: pink squares.`;
 export const full = (count: number) => `The panel holds ${exactNumber(count)} series. Further series are left out.`;
@@ -121,7 +126,6 @@ export const ALL_VALUES = "all values";
 export const PER_ROW = "each row separately";
 export const ROW_LOW = "lowest of the row";
 export const ROW_HIGH = "highest of the row";
-export const NAN_KEY = "NaN or infinite";
 export const NAME_KEY = "name";
 export const UNUSUAL_KEY = "most unusual rows";
 export const ABOVE_KEY = "row with values above the colors";
@@ -141,7 +145,7 @@ export const ONE_STEP = "one step";
 export const ALL_STEPS = "all steps";
 export const STEPS_SHOWN = "Steps shown";
 export const STEP_SLIDER = "Step";
-export const NOT_FINITE = "no finite values at this step";
+export const NO_FINITE = "no finite values at this step";
 export const NO_VALUES = "no values yet";
 export const stepCount = (count: number) => counted(count, "step");
 export const binRange = (from: string, to: string) => `${from} to ${to}`;
@@ -162,8 +166,6 @@ export const latestAlerts = (count: number) => `The latest ${count} are listed.`
 
 export const COPY = "Copy";
 export const COPY_HELP = "Copy these lines";
-export const COPIED = "Copied.";
-export const COPY_REFUSED = "The browser did not allow copying. Select the lines and copy them with the keyboard.";
 export const NO_STEP = "No values yet. They appear with the first recorded step. Tell the monitor each step:";
 export const NO_STEP_CODE = `with monitor:
     for step, batch in enumerate(batches):

@@ -2,16 +2,15 @@
 
 import { counted } from "./numbers";
 
+export { COPIED, NOT_COPIED, NOT_FINITE, WHOLE_MODEL, THE_WHOLE_MODEL } from "./shared";
+
 export const PANEL = "Details of the selected module";
 export const INVITATION = "Click a module to see its parameters and shapes. Double-click to open it and zoom in.";
 export const NO_MODULE = "This model has no module with the selected path.";
-export const WHOLE_MODEL = "the whole model";
 export const COPY_PATH = "Copy path";
 export const FOCUS = "Focus";
 export const FOCUS_HELP = "Fill the canvas with the inside of this module";
 export const SELECT_MODULE = "Select this module";
-export const COPIED = "Copied.";
-export const NOT_COPIED = "The browser did not allow copying.";
 
 // Numbers
 
@@ -20,7 +19,7 @@ export const OWN_PARAMETERS = "Own parameters";
 export const MEMORY = "Memory";
 export const OUTPUT_SIZE = "Output size";
 export const HELP: ReadonlyMap<string, string> = new Map([
-  ["params", "Trainable numbers in this module and everything inside; a shared tensor counts once"],
+  ["params", "Trainable parameters in this module and everything inside; a shared tensor counts once"],
   ["own_params", "Parameters of this module itself, without those of modules inside"],
   ["bytes", "Size of parameters and buffers, here and inside"],
   ["output_bytes", "Size of the output tensors of this module, over all its calls"],
@@ -160,8 +159,7 @@ export const LIST_MORE = "List more tensors";
 export const ownTensors = (count: number): string => (count === 1 ? "Own tensor" : `Own tensors: ${count}`);
 export const inTensors = (count: number): string => ` in ${counted(count, "tensor")}`;
 export const otherTypes = (count: number): string => `and ${counted(count, "other type")}`;
-export const CLASSES = "Classes this file would import";
-export const CLASSES_NOTE = "Not loaded here. Loading the file with Python imports them.";
+export const CLASSES = "Classes this file would import (not loaded here)";
 export const FILE_NAME = "Name in the file";
 
 // Histogram of a tensor
@@ -176,7 +174,6 @@ export const NOT_ASKED = "The kernel did not answer. Try again once it runs.";
 export const OTHER_ANSWER = "The kernel's answer has another format. Use one version in page and kernel.";
 export const MEAN = "Mean";
 export const ZEROS = "Zeros";
-export const NOT_FINITE = "NaN or infinite";
 export const COUNTED = "Counted";
 export const sample = (counted: string, all: string): string => `${counted} of ${all} numbers, evenly spaced`;
 export const histogramRange = (from: string, to: string): string => `Histogram from ${from} to ${to}`;

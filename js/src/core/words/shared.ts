@@ -19,7 +19,21 @@ export const CANCEL_REFRESH_TITLE = "Stop and keep the current view";
 export const STATIC_PREVIEW = "Static preview. Run the cell for the interactive view.";
 export const PICTURE = "Picture of a widget";
 
+// what is shown
+
+export const WHOLE_MODEL = "whole model";
+export const THE_WHOLE_MODEL = `the ${WHOLE_MODEL}`; // within a sentence
+export const NOT_FINITE = "NaN or infinite";
+
+// copying
+
+export const COPIED = "Copied.";
+export const NOT_COPIED = "The browser did not allow copying. Select the text and copy it with the keyboard.";
+
 // windows
+
+export const FIT = "Fit to window";
+export const ZOOM = "Zoom to selection";
 
 export const WORKBENCH_PREFIX = "Workbench: ";
 export const GRAPH_HEIGHT = "Graph height";

@@ -6,7 +6,7 @@ export const IN_GROUP = ", in the selected channel group";
 export const EQUAL = "identical";
 export const SIMILAR = "similar";
 export const shareOf = (amount: string, share: string, parent: string): string => `${amount}: ${share} % of ${parent}`;
-export const WHOLE = "the model";
+export { THE_WHOLE_MODEL as WHOLE } from "./shared";
 
 // Search
 

@@ -89,7 +89,7 @@ def _notes(alone: int, left_out: int) -> str:
     if alone:
         texts.append(f"{alone} more of one layer each" if alone > 1 else "one more of one layer")
     if left_out:
-        texts.append(f"{left_out} more that there is no room for")
+        texts.append(f"{left_out} more not shown")
     return "; ".join(texts)
 
 

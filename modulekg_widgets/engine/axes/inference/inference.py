@@ -35,6 +35,7 @@ from modulekg_widgets.engine.operators.recorded_call import CallRecord, nodes_in
 from modulekg_widgets.engine.operators.signature import base_name, signature_of
 from modulekg_widgets.engine.operators.traits import is_tagged_pointwise, traits_of
 from modulekg_widgets.engine.operators.user_operators import user_operators
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren
 from modulekg_widgets.engine.torch_runtime.private import Overload, schema_of
 from modulekg_widgets.engine.torch_runtime.pytree import leaves
@@ -44,7 +45,7 @@ from modulekg_widgets.engine.tracing.unregistered_tensors import PARAMETER
 # -------------------- Position tables sliced to the input length: the unused part must not be pruned
 
 
-LONGER_INPUT = "a longer input reads it: of this dimension the code takes as much as an input is long"
+LONGER_INPUT = "a longer input reads it: the code slices this dimension to the length of the input"
 DimensionsOf = Callable[["DataNode"], list[Term]]
 
 
@@ -73,8 +74,8 @@ _RULE_ERRORS = (
     TypeError,
     ValueError,
 )  # what a rule may raise
-DECIDES = "only decides the way of this forward pass, and another input may return it"
-RETURNED = "Python reads which index was chosen, and the model returns numbers beside tensors"
+DECIDES = "only decides which branch this forward pass takes; another input may return it"
+RETURNED = "Python reads the chosen index, and the model returns numbers with its tensors"
 ListsOfDimensions = Mapping[
     tuple[str, int], tuple[IndexedChildren, ...]
 ]  # by weight and dimension: what goes with its indices
@@ -107,6 +108,7 @@ class Inference:
         self._live = live = live_operators(graph)
         deciding = live - output_operators(graph)
         for operator in graph.operators:
+            report_progress("operators analyzed", operator.index + 1)
             if operator in live:
                 self._apply(operator)
         self._follow_idle([operator for operator in graph.operators if operator not in live])
@@ -118,15 +120,15 @@ class Inference:
             where = f"{record.operator} in {record.module or '(root)'}" + (
                 f", {record.source}" if record.source else ""
             )
-            self._freeze(node, f"leaves torch: {where}")
-            self._note_python_read(node, Reason(f"its indices leave torch: {where}", node.producer))
+            self._freeze(node, f"is read by Python code: {where}")
+            self._note_python_read(node, Reason(f"its indices are read by Python code: {where}", node.producer))
         self._freeze_deciding_axes(deciding)
         if self.chosen.read and _holds_numbers(graph.result):
             self._freeze_returned_choices()
         for node in [] if free_outputs else graph.fixed_outputs:
             self._freeze(node, "model output")
         for node in graph.outputs:
-            self.chosen.freeze(node, self.algebra, "a model output holds its indices")
+            self.chosen.freeze(node, self.algebra, "a model output contains its indices")
         reached = dict(uncalled_parameters(graph, self.dims))
         integers = (node for node in dict.fromkeys(graph.state.values()) if not is_value_dtype(node.dtype))
         zero_points = [node for node in integers if node.is_buffer_like and node.dim() == 1 and is_value_buffer(node)]
@@ -140,7 +142,7 @@ class Inference:
         for atom in unused_table_axes(graph, self.dims):
             self.algebra.freeze(atom, LONGER_INPUT)
         for node in self.indices.unfollowed():
-            self._freeze(node, f"the {node.kind} {node.label} holds integers that are read otherwise than as indices")
+            self._freeze(node, f"the {node.kind} {node.label} contains integers that are not used as indices")
         self._settle_fillers()
         # indices of these are followed as those of others, but the code does not run with fewer
         self.fixed_sizes: dict[Term, Reason] = {}
@@ -151,13 +153,13 @@ class Inference:
     def _follow_assignment(self, before: DataNode, after: DataNode) -> None:
         """State that a parameter or buffer has the dimensions of what forward puts in its place."""
         if before.dim() != after.dim():
-            self._freeze(before, "forward puts a tensor of other dimensions in its place")
+            self._freeze(before, "forward replaces it with a tensor of other dimensions")
             return
         for own, other in zip(self.dims(before), self.dims(after), strict=True):
             if own.size == other.size:
                 self.algebra.unify(own, other)
             else:
-                self.algebra.freeze(own, "forward puts a tensor of another size in its place")
+                self.algebra.freeze(own, "forward replaces it with a tensor of another size")
 
     def _note_python_read(self, node: DataNode, reason: Reason) -> None:
         """Python reads the indices that a value holds: a permutation has yet to prove what follows them."""
@@ -194,7 +196,7 @@ class Inference:
         for operator in idle:
             for node in operator.outputs:
                 if not node.consumers:
-                    self._freeze(node, f"nobody reads what {operator.where} gives")
+                    self._freeze(node, f"the output of {operator.where} is not used")
         self.algebra.settled = None
 
     def is_idle(self, node: DataNode) -> bool:
@@ -225,11 +227,11 @@ class Inference:
         if node.kind == INPUT and self._free_inputs:
             return [ONE if size == 1 else Term(size) for size in node.shape]
         if node.kind == INPUT:
-            reason = Reason(f"model input {node.label}")
+            reason = Reason("model input" if node.label in ("", INPUT) else f"model input {node.label}")
         elif node.is_buffer_like:
             reason = Reason(f"the {node.kind} {node.label} holds integers")
         elif node.names:
-            reason = Reason(f"the attribute {node.label}, which the code may compute anew", self.algebra.cause)
+            reason = Reason(f"the attribute {node.label}, which the code may recompute", self.algebra.cause)
         else:
             reason = Reason("a tensor that is neither parameter nor buffer", self.algebra.cause)
         return [ONE if size == 1 else Term(size, reason) for size in node.shape]
@@ -247,11 +249,11 @@ class Inference:
     def _apply(self, operator: OperatorNode) -> None:
         self.algebra.cause = operator
         if self.graph.has_ragged and any(node.is_ragged for node in (*operator.inputs, *operator.outputs)):
-            self._freeze_unknown(operator, "rows of several lengths lie one after the other in a nested tensor")
+            self._freeze_unknown(operator, "a nested tensor stores rows of several lengths")
             return
         rule = self._rule(operator)
         if rule is None:
-            self._freeze_unknown(operator, "no rule knows this operator")
+            self._freeze_unknown(operator, "this operator has no rule")
             return
         try:
             fillers = self.algebra.fillers

@@ -115,14 +115,12 @@ def _missing_rule_hint(like: str) -> str:
 def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> None:
     """Raise `UnknownNameError` where `args` names what one of the operators does not have, or leaves a tensor open."""
     if like is None:
-        raise UnknownNameError("args says which arguments of another operator yours are: name that one with like='…'")
+        raise UnknownNameError("args maps arguments of another operator to yours: name that operator with like='…'")
     if not all(is_text(each) for pair in args.items() for each in pair):
         raise UnknownNameError(f"args={printable(str(args))}: give names, as {{'weight': 'w'}}, theirs → yours")
     own = overloads_of(name)
     if not own:
-        raise UnknownNameError(
-            f"there is no operator {printable(name)!r} yet, whose arguments args names: define it first"
-        )
+        raise UnknownNameError(f"there is no operator {printable(name)!r} yet, which args refers to: define it first")
     for operator, every, given in ((like, overloads_of(like), args.keys()), (name, own, args.values())):
         known = {argument.name for overload in every for argument in schema_of(overload).arguments}
         for argument in given:
@@ -137,7 +135,7 @@ def _check_arguments(name: str, like: str | None, args: Mapping[str, str]) -> No
     for overload in own:
         reading = reading_like(overload, like, args)
         if reading is not None and (left := missing_arguments(reading, tensors=True)):
-            raise UnknownNameError(f"args: nothing of {printable(name)} is the {left[0]!r} of {like}: name it as well")
+            raise UnknownNameError(f"args: nothing of {printable(name)} is the {left[0]!r} of {like}: name it too")
 
 
 def _with_named_errors(rule: Rule) -> Rule:

@@ -11,7 +11,7 @@ from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.traits import MATRIX_PRODUCT, traits_of
 from modulekg_widgets.engine.tracing.dataflow import DataNode
 
-ONE_TRIANGLE = "only one triangle of the matrix is read, which the order of rows and columns tells"
+ONE_TRIANGLE = "only one triangle of the matrix is read, so the order of rows and columns matters"
 
 
 def unify_triangular(call: Call) -> None:

@@ -20,7 +20,7 @@ from modulekg_widgets.engine.axes.terms.algebra import (
 if TYPE_CHECKING:
     from modulekg_widgets.engine.tracing.dataflow import Dataflow, DataNode
 
-NOT_CALLED = Reason("not read by this forward pass, whose way goes by the data")
+NOT_CALLED = Reason("not read by this forward pass, whose branches depend on the data")
 Dims = Callable[["DataNode"], list[Term]]
 
 

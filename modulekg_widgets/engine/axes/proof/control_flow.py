@@ -329,7 +329,7 @@ class OperatorLimit(TorchDispatchMode):
     ) -> object:
         self.remaining -= 1
         if self.remaining < 0:
-            raise RuntimeError("the pass does not end on other weights than the traced ones")
+            raise RuntimeError("the forward pass does not end with other weights than the traced ones")
         return func(*args, **(kwargs or {}))
 
 

@@ -29,6 +29,7 @@ from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.operators.traits import CONVOLUTION, MATRIX_PRODUCT, traits_of
 from modulekg_widgets.engine.torch_runtime.decompose import OperatorMode
 from modulekg_widgets.engine.torch_runtime.hooks import module_call_hooks
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox
 from modulekg_widgets.engine.torch_runtime.modules import IndexedChildren, index_prefix
 from modulekg_widgets.engine.torch_runtime.private import Overload
@@ -227,6 +228,11 @@ MAX_PARAMETERS = 300_000_000  # of a model that is run in float64 for the proof
 
 def infer_axes(graph: Dataflow, free_inputs: bool = False, free_outputs: bool = False) -> ProvableAxes:
     """The axes of a traced model, with the lists of modules that go with them."""
+    with long_work("Channel groups", graph.model):
+        return _inferred_axes(graph, free_inputs, free_outputs)
+
+
+def _inferred_axes(graph: Dataflow, free_inputs: bool, free_outputs: bool) -> ProvableAxes:
     axes = ProvableAxes(graph, free_inputs, free_outputs)
     likely = _candidates(axes)
     while likely:

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.axes.proof.verify import (
 from modulekg_widgets.engine.axes.terms.algebra import Reason, Term, atoms
 from modulekg_widgets.engine.errors import TraceError, printable
 from modulekg_widgets.engine.operators.signature import base_name
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 from modulekg_widgets.engine.torch_runtime.private import has_storage
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, Dataflow, OperatorNode
 from modulekg_widgets.engine.tracing.trace import REAL
@@ -33,7 +34,7 @@ from modulekg_widgets.engine.tracing.trace import REAL
 log = logging.getLogger("modulekg_widgets")
 # written by `python tests/axes/operator_samples.py --write`, from torch's operator samples and our own examples
 PROVED_OPERATORS_FILE = Path(__file__).with_name("proved_operators.txt")
-REFUTED = "its indices may not change places, a permutation shows, though the rule of this operator says so"
+REFUTED = "permuting its indices changes the output, although the rule of this operator allows it"
 MAX_PLAN_RUNS = 4  # of the model, for members without a gradient: a plan has another witness
 MAX_PROOF_FLOPS = 2e9  # floating-point operations of a pass: the control takes a backward pass in float64
 
@@ -66,14 +67,14 @@ def untraced_effect(axes: Axes) -> str | None:
     graph = axes.graph
     for record in [*(record for _, record in graph.escaped), *graph.data_dependent]:
         where = ", ".join(filter(None, (record.module or "(root)", record.source)))
-        return f"{record.operator} in {where}, by which data decide"
+        return f"{record.operator} in {where}, which data decide"
     if graph.traced_on == REAL:
         return "a pass that runs with data alone"
     if traced_path(axes).diverging_draws:
-        return f"chance or a clock in {graph.draws}, by which forward goes another way"
+        return f"chance or a clock in {graph.draws}, which decides the branch of forward"
     operator = unused_weight_operator(graph)
     if operator is not None:
-        return f"{operator.where}, which computes with weights what no operator reads"
+        return f"{operator.where}, whose result, computed from weights, is not read"
     return _aliased_weight(graph)
 
 
@@ -109,7 +110,7 @@ def prove(axes: Axes) -> list[str]:
 
 def _decision_notes(axes: Axes) -> list[str]:
     """Returns notes on the axes that are frozen because the traced path only tests their values."""
-    return [f"{axis.name} stays whole: it {axis.frozen}" for axis in axes if (axis.frozen or "").startswith(DECIDES)]
+    return [f"{axis.name} is not cut: it {axis.frozen}" for axis in axes if (axis.frozen or "").startswith(DECIDES)]
 
 
 def _prove_axes(axes: Axes) -> list[str]:
@@ -131,7 +132,7 @@ def _prove_axes(axes: Axes) -> list[str]:
     notes: list[str] = []
     for axis, change in wrong.items():
         axis.term.frozen = Reason(REFUTED, through[axis]) if axis in through else Reason(f"{_REFUTED_HERE}: {past}")
-        notes.append(f"{printable(axis.name)} stays whole, {change} when its indices change places: {axis.frozen}")
+        notes.append(f"{printable(axis.name)} is not cut, {change} when its indices are permuted: {axis.frozen}")
     return [*notes, *(_untried_path_notes(axes) if past is not None else [])]
 
 
@@ -155,11 +156,11 @@ def _untried_path_notes(axes: Axes) -> list[str]:
     if not untried:
         return []
     where = f"{', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
-    said = f"data decide the way of this pass at {where}, and another way than the traced one was not tried for what"
-    return [f"{said} it costs: graph.axes.verify() tries it"]
+    said = f"the branch at {where} depends on data, and only the traced branch was verified because of the"
+    return [f"{said} cost of others: graph.axes.verify() runs them"]
 
 
-_REFUTED_HERE = "its indices may not change places, a permutation shows, though all operators allow it"
+_REFUTED_HERE = "permuting its indices changes the output, although all operators allow it"
 
 
 def _refuted_axes(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
@@ -169,7 +170,7 @@ def _refuted_axes(axes: Axes, asked: Sequence[Axis]) -> Mapping[Axis, str]:
         wrong = find_refuted(axes, asked, most_ways)
         reaching = contributing_axes(axes)
         unseen = [axis for axis in asked if axis not in wrong and axis.term not in reaching]
-        axes.doubts.update(dict.fromkeys(unseen, UnprovedReason("no output of this pass is made of it")))
+        axes.doubts.update(dict.fromkeys(unseen, UnprovedReason("no output of this forward pass depends on it")))
         return wrong
     report = verify(axes, bipartitions=0, only=asked, max_runs=MAX_PLAN_RUNS, max_paths=most_ways)
     for axis in asked:
@@ -227,4 +228,5 @@ class ProvableAxes(Axes):
         >>> mk.trace(model, torch.randn(2, 3)).axes.verify().ok
         True
         """
-        return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)
+        with long_work("Proof of the channel groups", self.graph.model):
+            return verify(self, args, kwargs, seed=seed, tolerance=tolerance, bipartitions=bipartitions, only=only)

@@ -64,7 +64,7 @@ MAX_RUNS = 32
 MAX_PATHS = 16  # next to the traced one
 UNSTEADY_RUNS = 4  # of a pass that reads a clock
 MIN_EFFECT = 1e-9  # of the largest output in float64: less is rounding
-UNSTEADY = "the model gives other values each time that it runs, as by a clock, so that no permutation can be told"
+UNSTEADY = "the model returns different values each time it runs, so permutations cannot be compared"
 
 
 class UnsteadyError(TraceError):
@@ -279,7 +279,7 @@ class PermutationProof:
     def _change(self, axis: Axis, error: float) -> str:
         """Returns a description of the change of the output when an axis is permuted, with its path."""
         where = self.path_starts.get(axis)
-        return _change_text(error) if where is None else f"{_change_text(error)} on another way that begins at {where}"
+        return _change_text(error) if where is None else f"{_change_text(error)} on another branch from {where}"
 
     def _wrong_on_other_paths(self, axes: Sequence[Axis]) -> dict[Axis, float]:
         """Returns the axes that change the output on a path other than the traced one."""
@@ -527,9 +527,7 @@ class PermutationProof:
         if decisions is not None:
             apart = decisions.diverged and self.way is None
             if apart or len(decisions.recomputed) != len(decisions.known or ()):
-                raise TraceError(
-                    f"verify runs {printable(type(model).__name__)} once more, which goes another way then"
-                )
+                raise TraceError(f"verify runs {printable(type(model).__name__)} again, and it takes another branch")
             self.last = [[tensor.detach() for tensor in own] for own in decisions.recomputed]
         return [nested_rows(tensor) for _, tensor in tensors(output)], held
 

@@ -29,7 +29,7 @@ def window_backward(call: Call) -> Dims:
     for node in call.inputs:
         own = call.axes(node)
         call.unify_all(own[:at], dims[:at])
-        call.freeze_all(own[at:], "a window walked over it")
+        call.freeze_all(own[at:], "a window slides over it")
     return dims
 
 
@@ -38,7 +38,7 @@ def select_backward(call: Call) -> Dims:
     """Zeros but at the index that was selected."""
     dims = call.axes(call["grad_output"])
     at = call.dim(call["dim"], len(dims) + 1)
-    return [*dims[:at], call.frozen(call.output.shape[at], "one index is chosen by the code"), *dims[at:]]
+    return [*dims[:at], call.frozen(call.output.shape[at], "the code selects one index"), *dims[at:]]
 
 
 @rule("aten::slice_backward")
@@ -50,8 +50,8 @@ def slice_backward(call: Call) -> Dims:
     start = min(call["start"] + size if call["start"] < 0 else call["start"], size)
     rest = size - start - taken.size
     if call["step"] != 1 or rest < 0:
-        call.freeze(taken, "every so many indices are taken")
-        whole = call.frozen(size, "every so many indices are taken")
+        call.freeze(taken, "the code takes every n-th index")
+        whole = call.frozen(size, "the code takes every n-th index")
     else:
         around = [call.filler(count, "zeros around a slice") for count in (start, rest) if count]
         parts = [*around[: bool(start)], taken, *around[bool(start) :]]
@@ -79,7 +79,7 @@ def convolution_backward(call: Call) -> list[Dims]:
     call.unify(gradient[1], out)
     if call["groups"] == 1:
         call.unify(given[1], weight[0] if call["transposed"] else weight[1])
-    call.freeze_all([*gradient[2:], *given[2:], *weight[2:]], "a kernel walks over it")
+    call.freeze_all([*gradient[2:], *given[2:], *weight[2:]], "a kernel slides over it")
     return _asked(call, [given, weight, [out]])
 
 

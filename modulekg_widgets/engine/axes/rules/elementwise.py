@@ -142,5 +142,5 @@ def noise(call: Call) -> list[Dims]:
         return [distinct_indices(call)]
     dims = broadcast(call, *(call.axes(node) for node in call.inputs))
     for term in dims:
-        call.freeze_fillers(term, "drawn at random, in a shape of the code")
+        call.freeze_fillers(term, "random, in a shape fixed in the code")
     return [dims for _ in call.results]

@@ -25,7 +25,7 @@ from modulekg_widgets.engine.operators.traits import (
 from modulekg_widgets.engine.tracing.dataflow import CONSTANT, DataNode
 
 INDEXED = "looked up by index"
-INDEXED_BY_CODE = "looked up by indices that the code makes, and that a cut cannot write anew"
+INDEXED_BY_CODE = "looked up by indices that the code computes and a cut cannot change"
 
 
 @rule(*EMBEDDING_TABLE)
@@ -348,7 +348,7 @@ def one_hot(call: Call) -> Dims:
 # -------------------- Axis rules of sparse tensors: sparse dimensions are frozen, dense ones unify
 
 
-STORED_ELEMENTS = "elements of a sparse tensor stand at written places"
+STORED_ELEMENTS = "elements of a sparse tensor have fixed positions"
 
 
 @rule(*SPARSE_MATMUL)

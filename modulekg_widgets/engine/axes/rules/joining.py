@@ -44,7 +44,7 @@ def chunk_cat(call: Call) -> Dims:
     """Each tensor in chunks along one dimension, all that is in a chunk flat, and chunk by chunk end to end."""
     count, every = call["num_chunks"], [call.axes(node) for node in call["tensors"]]
     at: int = call["dim"] % len(every[0])
-    dims, text = every[0][:at], "taken apart in chunks"
+    dims, text = every[0][:at], "split into chunks"
     flat_parts: list[Term] = []
     for own, size in zip(every, _chunk_sizes(call, at, count), strict=True):
         call.unify_all(own[:at], dims)
@@ -79,7 +79,7 @@ def split(call: Call) -> list[Dims]:
     dims = call.axes(call["self"])
     at: int = call["dim"] % len(dims)
     for node in call.inputs[1:]:
-        call.freeze_all(call.axes(node), "places to split at")
+        call.freeze_all(call.axes(node), "positions of a split")
     parts = call.parts(dims[at], *(node.shape[at] for node in call.results))
     return [[*dims[:at], part, *dims[at + 1 :]] for part in parts]
 
@@ -139,10 +139,10 @@ def _fix_index(call: Call, term: Term, index: int) -> None:
     if term.kind == SUM:
         for part in flattened_parts(term):
             if index < part.size:
-                call.freeze(part, "one index is chosen by the code")
+                call.freeze(part, "the code selects one index")
                 return
             index -= part.size
-    call.freeze(term, "one index is chosen by the code")
+    call.freeze(term, "the code selects one index")
 
 
 @rule(*UNBIND)
@@ -150,7 +150,7 @@ def unbind(call: Call) -> list[Dims]:
     """Every index on its own."""
     dims = call.axes(call["self"])
     at: int = call["dim"] % len(dims)
-    call.freeze(dims[at], "each index is taken out by the code")
+    call.freeze(dims[at], "the code reads each index")
     return [[*dims[:at], *dims[at + 1 :]] for _ in call.results]
 
 
@@ -181,8 +181,8 @@ def constant_pad(call: Call) -> Dims:
     pads = call["pad"]
     if call.has("mode") and call["mode"] != "constant":
         at = len(dims) - len(pads) // 2
-        call.freeze_all(dims[at:], "padded by what lies inside")
-        return [*dims[:at], *call.frozen_all(call.output.shape[at:], "padded by what lies inside")]
+        call.freeze_all(dims[at:], "padded with values from inside")
+        return [*dims[:at], *call.frozen_all(call.output.shape[at:], "padded with values from inside")]
     for pair in range(len(pads) // 2):
         at = len(dims) - 1 - pair
         before, after = pads[2 * pair : 2 * pair + 2]

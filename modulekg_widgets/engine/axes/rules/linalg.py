@@ -161,7 +161,7 @@ def scaled_mm(call: Call) -> Dims:
 # -------------------- Axis rules of linear algebra: matrix dimensions unify or are frozen, batch dimensions unify
 
 
-WHOLE_MATRIX = "taken as one whole matrix"
+WHOLE_MATRIX = "used as one whole matrix"
 
 
 @rule(

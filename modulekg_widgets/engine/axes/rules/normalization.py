@@ -14,7 +14,7 @@ from modulekg_widgets.engine.operators.traits import (
     size_argument,
 )
 
-NORMALISED = "normalised over a single element, every input gives the same"
+NORMALISED = "normalized over a single element, so all inputs give the same result"
 
 
 @rule(*BATCH_NORM)

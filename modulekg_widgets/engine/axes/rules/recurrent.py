@@ -12,7 +12,7 @@ from modulekg_widgets.engine.operators.recorded_call import nodes_in
 from modulekg_widgets.engine.operators.traits import MKLDNN_RNN, RECURRENT_LAYER
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-WALKED_IN_TIME = "walked in time"
+WALKED_IN_TIME = "processed in time order"
 PACKED = "packed by lengths"
 LAYERS = "layers and directions"
 

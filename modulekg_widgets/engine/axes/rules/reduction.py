@@ -50,10 +50,14 @@ def _require_elements(call: Call, reduced: Dims) -> None:
     if call.name in _SPREADS:
         correction = call.get("correction", call.get("unbiased", 1))
         fewer = 1 if correction is None else float(correction)
-        text = "the spread of fewer elements is not a number" if fewer else "the spread of one element is zero"
+        text = (
+            "the standard deviation of fewer elements is NaN"
+            if fewer
+            else "the standard deviation of one element is zero"
+        )
         call.require_elements(reduced, text, max(math.floor(fewer) + 1, 2))
     elif call.name == "mean" and is_subtracted(call.inputs[0], call.output):
-        call.require_elements(reduced, "one element less its mean is zero")
+        call.require_elements(reduced, "one element minus its mean is zero")
 
 
 def is_subtracted(whole: DataNode, mean: DataNode, steps: int = MAX_MOVES) -> bool:

@@ -37,7 +37,7 @@ def view(call: Call) -> Dims:
         return _empty_view(call, dims, shape)
     found = _runs(call, dims, shape)
     for at in literal_sizes(call.operator, shape):
-        call.fix_size(found[at], f"its size stands in the code, as {shape[at]}")
+        call.fix_size(found[at], f"its size is fixed in the code, as {shape[at]}")
     return found
 
 
@@ -164,7 +164,7 @@ def expand(call: Call) -> Dims:
     dims, shape = call.axes(call.inputs[0]), call.output.shape
     dims = [ONE] * (len(shape) - len(dims)) + dims
     return [
-        term if term.size == size else call.filler(size, "expanded to a size in the code")
+        term if term.size == size else call.filler(size, "expanded to a size fixed in the code")
         for term, size in zip(dims, shape, strict=True)
     ]
 
@@ -177,7 +177,7 @@ def repeat(call: Call) -> Dims:
     times = [1] * (len(dims) - len(times)) + list(times)
     dims = [ONE] * (len(times) - len(dims)) + dims
     return [
-        call.filler(count, "repeated as often as the code says")
+        call.filler(count, "repeated a fixed number of times")
         if term.size == 1
         else call.product(call.frozen(count, "repeated"), term)
         for count, term in zip(times, dims, strict=True)
@@ -273,8 +273,8 @@ def diag_embed(call: Call) -> Dims:
     a, b = (call[name] % call.output.dim() for name in ("dim1", "dim2"))
     square = [last, last]
     if call["offset"] != 0:
-        call.freeze(last, "a diagonal beside the main one")
-        square = call.frozen_all([call.output.shape[a]] * 2, "a diagonal beside the main one")
+        call.freeze(last, "a diagonal other than the main one")
+        square = call.frozen_all([call.output.shape[a]] * 2, "a diagonal other than the main one")
     for at, term in sorted([(a, square[0]), (b, square[1])], key=lambda pair: pair[0]):
         dims.insert(at, term)
     return dims

@@ -43,7 +43,7 @@ def window(call: Call) -> list[Dims]:
         other = call.axes(node)
         # beside indices, which lie like the values: random places of windows, (samples, channels, coordinates)
         lead = other[:-1] if call.name.startswith("fractional") else other[:at]
-        call.freeze_all(other[len(lead) :], "a window walks over it")
+        call.freeze_all(other[len(lead) :], "a window slides over it")
         for a, b in zip(reversed(dims[:at]), reversed(lead), strict=False):
             call.unify(a, b)
     return [[*dims[:at], *after] for _ in call.results]
@@ -53,7 +53,7 @@ def _window_positions(call: Call, term: Term, size: int, moves: bool) -> Term:
     """Positions after a window that walks over these, or that takes each of them alone."""
     if not moves and term.size == size:
         return term
-    call.freeze(term, "a window walks over it")
+    call.freeze(term, "a window slides over it")
     return call.frozen(size, "positions after a window")
 
 
@@ -98,7 +98,7 @@ def affine_grid(call: Call) -> Dims:
 def im2col(call: Call) -> Dims:
     """(N, C, H, W) → (N, C·kernel, positions)."""
     dims = call.axes(call["self"])
-    call.freeze_all(dims[-2:], "a window walks over it")
+    call.freeze_all(dims[-2:], "a window slides over it")
     channels = dims[-3]
     window_size = call.output.shape[-2] // channels.size
     merged = call.product(channels, call.frozen(window_size, "positions of the window"))
@@ -109,7 +109,7 @@ def im2col(call: Call) -> Dims:
 def col2im(call: Call) -> Dims:
     """(N, C·kernel, positions) → (N, C, H, W)."""
     *batch, merged, positions = call.axes(call["self"])
-    call.freeze(positions, "a window walks over it")
+    call.freeze(positions, "a window slides over it")
     channels = call.output.shape[-3]
     kept, kernel = call.factors(merged, channels, merged.size // channels)
     call.freeze(kernel, "positions of the window")
@@ -124,7 +124,7 @@ def unfold(call: Call) -> Dims:
     if not dims:
         return call.frozen_all(shape, "positions of the window")
     at: int = call["dimension"] % len(dims)
-    call.freeze(dims[at], "a window walks over it")
+    call.freeze(dims[at], "a window slides over it")
     return [
         *dims[:at], call.frozen(shape[at], "positions after a window"), *dims[at + 1 :],
         call.frozen(shape[-1], "positions of the window"),
@@ -203,7 +203,7 @@ def _positions_after(call: Call, positions: Dims) -> Dims:
     shape = call.output.shape[-count:]
     walked = sliding_dims(count, call.inputs[1].shape[2:], call["stride"], call["padding"])
     kept = [not moves and term.size == size for term, size, moves in zip(positions, shape, walked, strict=True)]
-    call.freeze_all([term for term, still in zip(positions, kept, strict=True) if not still], "a kernel walks over it")
+    call.freeze_all([term for term, still in zip(positions, kept, strict=True) if not still], "a kernel slides over it")
     return [
         term if still else call.frozen(size, "positions after a convolution")
         for term, size, still in zip(positions, shape, kept, strict=True)
@@ -215,7 +215,7 @@ def conv_tbc(call: Call) -> Dims:
     """(time, batch, in) by a weight (kernel, in, out)."""
     time, batch, channels = call.axes(call["self"])
     kernel, inside, out = call.axes(call["weight"])
-    call.freeze(time, "a kernel walks over it")
+    call.freeze(time, "a kernel slides over it")
     call.freeze(kernel, "positions of the kernel")
     call.unify(channels, inside)
     call.unify(call.axes(call["bias"])[0], out)

@@ -290,7 +290,7 @@ class Algebra:
         """Splits `term` into a product or a sum of parts of these sizes (a part of size 1 is `ONE`)."""
         root = find(term)
         if root.lists and kind == SUM:
-            return [self.fresh(size, "a part of the modules of a list") for size in sizes]
+            return [self.fresh(size, "part of the modules of a list") for size in sizes]
         parts = [ONE if size == 1 else Term(size, filler=root.filler) for size in sizes]
         neutral = 1 if kind == PRODUCT else 0
         real = [part for part in parts if part.size != neutral]

@@ -33,9 +33,9 @@ EXPERT_GROUPS = "expert_groups"  # the role of an outer factor of experts
 EXPERTS = "experts"  # the role of an axis from which the data choose the weights that they meet
 ENDS = "ends"  # one value per index: where its rows end, of rows sorted by index
 MARKS = "marks"  # the same at all indices but at the chosen ones
-NOT_FOLLOWED = "its indices are chosen by data, and this does not follow them"
+NOT_FOLLOWED = "its indices are chosen by data, which this operator does not support"
 READ_BY_PYTHON = (
-    "Python reads which index was chosen, as to take a module of a list: a cut does not shorten lists of modules"
+    "Python reads the chosen index, for example to select a module of a list: a cut cannot shorten lists of modules"
 )
 _NEW_VALUES = ("constant_pad_nd", "pad", "cat", "concat", "concatenate")  # they move elements, and add others
 

@@ -153,7 +153,7 @@ def read_gguf(source: FileSource) -> FileContents:
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise ModelFileError(
-            f"{printable(source.name)} aligns tensors by {printable(str(alignment))}, which is no power of two: it "
+            f"{printable(source.name)} aligns tensors by {printable(str(alignment))}, which is not a power of two: it "
             "is forged"
         )
     begin = -(-header.position // alignment) * alignment
@@ -308,7 +308,7 @@ def _split_warning(metadata: dict[str, PlainValue]) -> tuple[str, ...]:
     number, count = metadata.get("split.no"), metadata.get("split.count")
     if type(number) is not int or type(count) is not int or count < 2:
         return ()
-    return (f"this is part {number + 1:,} of {count:,}: the tensors of the others are not shown",)
+    return (f"this is part {number + 1:,} of {count:,}: tensors of the other parts are not shown",)
 
 
 def _ambiguous_type_warnings(untold: list[TensorInfo]) -> tuple[str, ...]:

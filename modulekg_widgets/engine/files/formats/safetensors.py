@@ -38,7 +38,7 @@ def read_safetensors(source: FileSource) -> FileContents:
         reason = printable(str(error), 300)
         if _is_cut_off(source):
             reason += ": it is cut off, download or copy it again"
-        raise ModelFileError(f"{printable(source.name)} is no safetensors file: {reason}") from error
+        raise ModelFileError(f"{printable(source.name)} is not a safetensors file: {reason}") from error
     # in the order of the bytes: a header is often sorted by name, and who writes a model goes through it in order
     placed = sorted(stored.items(), key=lambda pair: pair[1].start)
     shapes = {each.shape: each.shape for _, each in placed}  # each once: a model has few
@@ -112,7 +112,8 @@ def _read_shards(source: FileSource, kind: str, read: Callable[[FileSource], Fil
     for shard in shards:
         if not is_safe_name(shard):
             raise ModelFileError(
-                f"{printable(source.name)} names {printable(repr(shard))}, which is no file of its folder: it may lead "
+                f"{printable(source.name)} names {printable(repr(shard))}, which is not a file of its folder: it "
+                "may lead "
                 "anywhere, so it is not opened"
             )
     found = ShardContents()

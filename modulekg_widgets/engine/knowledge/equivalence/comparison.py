@@ -224,7 +224,7 @@ def data_dependence(graph: Dataflow) -> str:
         return ""
     first = graph.data_dependent[0]
     where = f"{first.operator} in {printable(first.module) or '(root)'!r}"
-    return f"{printable(type(graph.model).__name__)} asks for numbers ({where}), and may go another way on others"
+    return f"{printable(type(graph.model).__name__)} asks for numbers ({where}), and may take another branch on others"
 
 
 def nominal_class_name(node: ModuleNode) -> str:

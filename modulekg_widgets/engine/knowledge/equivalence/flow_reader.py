@@ -121,7 +121,7 @@ class FlowReader:
         for name, argument in call.arguments.items():
             text = setting_text(argument, nodes)
             if text is None:
-                return [self.flow.unknown(node, f"a setting {name} is no plain value") for node in results]
+                return [self.flow.unknown(node, f"a setting {name} is not a plain value") for node in results]
             if name not in _PLACEMENT_ARGUMENTS:
                 settings[name] = text
         values = [self.value_of(node) for node in nodes]

@@ -64,7 +64,7 @@ def exporter(*extensions: str) -> Callable[[ExporterT], ExporterT]:
     Raises
     ------
     UnknownNameError
-        For what is no extension.
+        For what is not an extension.
     DuplicateNameError
         For a taken one. An export raises `UnwritableFileError` when the function fails, and leaves the file as it was.
 
@@ -157,7 +157,7 @@ def read_contents(path: str | os.PathLike[str]) -> Contents:
         with gc_paused():
             return from_networkx(reader(read_whole(file)))
     except GraphFileError as error:
-        raise GraphFileError(f"{printable(str(file))!r} is no graph that can be read: {error}") from error
+        raise GraphFileError(f"{printable(str(file))!r} is not a graph that can be read: {error}") from error
 
 
 def _extension(path: Path) -> str:

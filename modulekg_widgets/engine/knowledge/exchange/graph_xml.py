@@ -38,7 +38,7 @@ def read_graphml(content: bytes) -> nx.DiGraph:
     try:
         reader.parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise GraphFileError(f"it is no XML: {error}") from None
+        raise GraphFileError(f"it is not XML: {error}") from None
     return reader.graph()
 
 
@@ -117,7 +117,7 @@ class _GraphMLReader:
 
 def _needed(attributes: dict[str, str], name: str) -> str:
     if name not in attributes:
-        raise GraphFileError(f"an element of it has no {name!r}")
+        raise GraphFileError(f"one of its elements has no {name!r}")
     return attributes[name]
 
 

@@ -74,7 +74,7 @@ def parse_object(content: bytes) -> JsonObject:
     except GraphFileError:
         raise
     except (ValueError, RecursionError) as error:
-        raise GraphFileError(f"it is no JSON: {printable(str(error))}") from None
+        raise GraphFileError(f"it is not JSON: {printable(str(error))}") from None
     return checked_object(found, "the file")
 
 
@@ -323,4 +323,4 @@ def _key_of_iri(iri: object) -> str:
     try:
         return node_key(kind, unquote_to_bytes(name).decode("utf-8", "surrogatepass"))
     except ValueError:
-        raise GraphFileError(f"a node's '@id' is {printable(iri)!r}, whose end is no UTF-8") from None
+        raise GraphFileError(f"a node's '@id' is {printable(iri)!r}, whose end is not UTF-8") from None

@@ -92,5 +92,5 @@ class GraphAssembly:
         """Adds an edge without attributes, which follow from the nodes."""
         for key in (start, end):
             if type(key) is not str or key not in self.graph:
-                raise GraphFileError(f"an edge leads to {describe_value(key)}, which is no node of the file")
+                raise GraphFileError(f"an edge leads to {describe_value(key)}, which is not a node of the file")
         self.graph.add_edge(start, end)

@@ -161,7 +161,7 @@ def _number(value: PropertyValue, what: str, finite: bool = True) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise PropertyError(f"{printable(what)} is no number: {printable(str(error))}") from None
+        raise PropertyError(f"{printable(what)} is not a number: {printable(str(error))}") from None
     if finite and not math.isfinite(number):
         raise PropertyError(f"{printable(what)} is {number}: give a finite number")
     return number
@@ -177,7 +177,7 @@ def timestamp(value: TimeLike, what: str) -> float | None:
             given = value if type(value) is datetime else pd.Timestamp(value).floor("us").to_pydatetime()
             value = given.astimezone(timezone.utc).timestamp()
         except (ValueError, TypeError, OverflowError, OSError, AttributeError) as error:
-            raise PropertyError(f"{what} is no time: {printable(str(error))}") from None
+            raise PropertyError(f"{what} is not a time: {printable(str(error))}") from None
     return checked_seconds(value, what)
 
 

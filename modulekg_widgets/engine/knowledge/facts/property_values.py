@@ -207,7 +207,7 @@ class _PropertyWriter:
             return value
         if type(zone) is ZoneInfo:
             return value.replace(tzinfo=timezone(value.utcoffset() or timedelta()))
-        raise PropertyError(f"{_property_name(self.name, path)} has a zone of its own: use datetime.timezone")
+        raise PropertyError(f"{_property_name(self.name, path)} has its own time zone: use datetime.timezone")
 
 
 def _property_name(name: str, path: tuple[object, ...]) -> str:
@@ -298,7 +298,7 @@ def _dictionary(pairs: list[tuple[object, object]]) -> dict[object, object]:
     try:
         hashes = {hash(key) for key, _ in pairs}
     except TypeError:
-        raise ValueError("a list or dictionary is no key") from None
+        raise ValueError("a list or dictionary is not a key") from None
     if len(hashes) < len(pairs) - 100:  # keys made to collide take quadratic time
         raise ValueError("too many keys of a dictionary have the same hash")
     found = dict(pairs)

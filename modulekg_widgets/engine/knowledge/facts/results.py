@@ -88,10 +88,10 @@ def unit_notes(targets: Iterable[str], jobs: Iterable[JobNode], models: Iterable
         unit = common_unit(target, counts.elements())
         if None in counts:
             notes.append(f"no unit is known of {printable(target)}: pass unit=")
-        beside = f"the {counts[unit]} {_unit_text(unit)}" if counts[unit] else f"values {_unit_text(unit)}"
+        others = f"the {counts[unit]} {_unit_text(unit)}" if counts[unit] else f"values {_unit_text(unit)}"
         notes += [
             f"{count} {'value' if count == 1 else 'values'} of {printable(target)} {_unit_text(other)} "
-            f"{'does' if count == 1 else 'do'} not count beside {beside}"
+            f"{'does' if count == 1 else 'do'} not count with {others}"
             for other, count in counts.items() if other != unit
         ]  # fmt: skip
     return tuple(notes)

@@ -66,7 +66,7 @@ def checked_number(n: int) -> int:
     """A number of rows; raises `UnknownNameError` for anything else, such as a level in its place."""
     if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
         raise UnknownNameError(
-            f"{printable(repr(n))} is no number of rows: give one first, as most_used(10, level='op')"
+            f"{printable(repr(n))} is not a number of rows: give one first, as most_used(10, level='op')"
         )
     return operator.index(n)
 

@@ -83,7 +83,7 @@ class MLflowRun:
         if value is None:
             return None
         if isinstance(value, bool) or not re.fullmatch("[0-9]{1,15}", str(value)):
-            raise GraphFileError(f"{what!r} of the run {printable(self.name)!r} is no time in milliseconds")
+            raise GraphFileError(f"{what!r} of the run {printable(self.name)!r} is not a time in milliseconds")
         try:
             return checked_seconds(int(str(value)) / 1000, what)
         except PropertyError as error:
@@ -229,10 +229,10 @@ def _settings(file: Path) -> Settings:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, GraphFileError):
             raise
-        raise GraphFileError(f"{printable(str(file))!r} is no YAML: {printable(str(error))}") from None
+        raise GraphFileError(f"{printable(str(file))!r} is not YAML: {printable(str(error))}") from None
     known = {key: value for key, value in found.items() if _is_setting(key, value)} if isinstance(found, dict) else {}
     if not known:
-        raise GraphFileError(f"{printable(str(file))!r} is no file of settings of MLflow")
+        raise GraphFileError(f"{printable(str(file))!r} is not a file of settings of MLflow")
     return known
 
 
@@ -395,7 +395,7 @@ class _MLflowTables:
         steps, values = array("d"), array("d")
         for _, _, step, value, is_nan in rows:
             if type(step) is not int or type(value) not in (int, float) or is_nan not in (0, 1):
-                raise GraphFileError(f"the metric {printable(metric)!r} has a step or a value that is no number")
+                raise GraphFileError(f"the metric {printable(metric)!r} has a step or a value that is not a number")
             steps.append(step)
             values.append(
                 math.nan if is_nan else math.copysign(math.inf, value) if abs(value) >= INFINITY_VALUE else value
@@ -406,7 +406,7 @@ class _MLflowTables:
 
     def _text(self, value: object, what: str) -> str:
         if not isinstance(value, str):
-            raise GraphFileError(f"{what} is no text")
+            raise GraphFileError(f"{what} is not text")
         if len(value) > MAX_TEXT_BYTES:
             raise GraphFileError(f"{what} is larger than {MAX_TEXT_BYTES >> 20} MB")
         self._spend(len(value) + ROW_BYTES)
@@ -477,7 +477,7 @@ def _runs(path: Path) -> Iterable[MLflowRun]:
     if database is not None:
         return read_database_runs(database)
     raise GraphFileError(
-        f"{printable(str(path))!r} is no file store of MLflow, in which experiments are folders with a meta.yaml, "
+        f"{printable(str(path))!r} is not a file store of MLflow, in which experiments are folders with a meta.yaml, "
         "and no "
         f"database: name the folder mlruns or the file {DATABASE_NAME}"
     )

@@ -192,7 +192,7 @@ def read_table(table: object) -> pd.DataFrame:
         if type(error).__module__.startswith("modulekg_widgets"):
             raise
         raise PropertyError(
-            f"{printable(str(table))} is no table of comma-separated values: {printable(str(error))}"
+            f"{printable(str(table))} is not a table of comma-separated values: {printable(str(error))}"
         ) from None
 
 
@@ -305,7 +305,7 @@ def _results_in(
         if named is None:
             yield "it names no target"
         elif value is None:
-            yield f"its {printable(column)} is no finite number: {printable(safe_repr(row.get(column)), 60)}"
+            yield f"its {printable(column)} is not a finite number: {printable(safe_repr(row.get(column)), 60)}"
         else:
             target = canonical_target(named)
             unit = _text(row.get(UNIT)) or (_text(about.unit) if isinstance(about.unit, str) else units.get(target))
@@ -425,7 +425,7 @@ def _plain(value: PropertyValue, name: str) -> PropertyValue:
     try:
         value = value.item() if hasattr(value, "item") else value
     except Exception as error:  # noqa: BLE001  # an array, a tensor without values, an object of anybody's
-        raise PropertyError(f"its {printable(name)} is no single value: {printable(type(error).__name__)}") from None
+        raise PropertyError(f"its {printable(name)} is not a single value: {printable(type(error).__name__)}") from None
     if isinstance(value, float):
         return None if value != value else int(value) if value.is_integer() else value
     if isinstance(value, bool):

@@ -115,9 +115,9 @@ def read_wandb_table(path: str | os.PathLike[str]) -> WandbTable:
             raise GraphFileError(f"it has more than {MAX_CELLS:,} cells")
         lines = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True) if row]
     except (GraphFileError, UnicodeDecodeError, csv.Error) as error:
-        raise GraphFileError(f"{name!r} is no table of comma-separated values: {printable(str(error))}") from None
+        raise GraphFileError(f"{name!r} is not a table of comma-separated values: {printable(str(error))}") from None
     if not lines:
-        raise GraphFileError(f"{name!r} is no table of comma-separated values: it is empty")
+        raise GraphFileError(f"{name!r} is not a table of comma-separated values: it is empty")
     columns, *rows = lines
     for number, row in enumerate(rows, 2):
         if len(row) != len(columns):
@@ -125,7 +125,7 @@ def read_wandb_table(path: str | os.PathLike[str]) -> WandbTable:
     found = WandbTable(str(place), columns, rows)
     if not found.is_run_table and not any(SEPARATOR in column for column in columns[1:]):
         raise PropertyError(
-            f"{name!r} is no export of W&B: neither a table of runs, with a column {NAME_COLUMN!r}, nor a chart, "
+            f"{name!r} is not an export of W&B: neither a table of runs, with a column {NAME_COLUMN!r}, nor a chart, "
             "with columns "
             f"'<run>{SEPARATOR}<metric>'"
         )
@@ -257,7 +257,7 @@ def wandb_jobs(tables: Sequence[WandbTable], about: WandbColumns, known: Content
         _check(table, about, known)
         for run in _runs_in(table, about, known, left_out):
             if run.job in runs:
-                left_out[run.name] = "another row is of the same run: export the column ID as well"
+                left_out[run.name] = "another row is of the same run: also export the column ID"
                 continue
             if run.job in known.jobs and WANDB not in known.jobs[run.job].properties:
                 left_out[run.name] = f"the graph has a job {printable(run.job)!r} that is none of W&B"
@@ -374,7 +374,7 @@ def _results(runs: Mapping[str, _TableRun], about: WandbColumns, left_out: LeftO
             value = parse_finite(text)
             if value is None:
                 left_out[f"{run.name}, {target}"] = (
-                    f"its {printable(column)!r} is no finite number: {printable(repr(text), 60)}"
+                    f"its {printable(column)!r} is not a finite number: {printable(repr(text), 60)}"
                 )
             else:
                 result = Result(value, about.unit_of(target))

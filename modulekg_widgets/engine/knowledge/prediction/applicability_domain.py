@@ -91,13 +91,14 @@ class ApplicabilityDomain:
             return "it has no weights that could be trained"
         if not self.is_same_modality(features):
             known = " and ".join(sorted(self._modalities))
-            taken = modality(features) or "something that neither its layers nor a call tell"
+            taken = modality(features) or "an unknown kind of input"
             return f"it takes {taken}, and values are known of models for {known}"
         least, most, beyond = self._sizes
         if not least / beyond <= features.parameters <= most * beyond:
             return f"it has {features.parameters:,} parameters, and the known models {least:,} to {most:,}"
         if alike < self._min_similarity - TOLERANCE:
             return (
-                f"no known model has a structure like it (likeness {alike:.2f}, among these {self._min_similarity:.2f})"
+                f"no known model has a structure like it (similarity {alike:.2f}, at least "
+                f"{self._min_similarity:.2f} among known ones)"
             )
         return ""

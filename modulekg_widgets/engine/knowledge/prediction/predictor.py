@@ -145,7 +145,7 @@ class Prediction:
     def __float__(self) -> float:
         if self.value is None:
             raise PredictionError(
-                f"nothing is told of {printable(self.model)}: {self.reason}; extrapolate=True tells it"
+                f"no prediction for {printable(self.model)}: {self.reason}. Pass extrapolate=True to predict anyway"
             )
         return self.value
 
@@ -160,9 +160,9 @@ class Prediction:
         alike = "like " + ", ".join(map(printable, self.nearest))
         known = f"{self.predictor}{_errors_text(self.predictor, self.errors)}, {self.training} values"
         if self.value is None:
-            return f"<{title}: nothing is told, for {self.reason} · {known}>"
+            return f"<{title}: no prediction: {self.reason} · {known}>"
         unit = f" {printable(self.unit)}" if self.unit else ""
-        reason = f" · outside of what is known: {self.reason}" if self.far else ""
+        reason = f" · outside the known range: {self.reason}" if self.far else ""
         numbers = f"{_short(self.value)} ± {_short(self.std)}{unit}, 90 % in {_short(self.low)}…{_short(self.high)}"
         return f"<{title}: {numbers} · {alike} · {known}{reason}>"
 

@@ -186,7 +186,7 @@ def suggest(
     UnknownNameError
         For an unknown data set, kind, target or device.
     PredictionError
-        For a limit that is no number above zero, and where latencies are of several devices and none is named.
+        For a limit that is not a number above zero, and where latencies are of several devices and none is named.
 
     Examples
     --------

@@ -31,9 +31,9 @@ Location = str | os.PathLike[str]
 _REMEDIES = {
     "readonly": ": this file or its folder may only be read here; copy it to write",
     "disk is full": ": nothing was written, make room and try again",
-    "disk I/O error": ": nothing was written, the disk is full or gone",
+    "disk I/O error": ": nothing was written, the disk is full or missing",
     "database is locked": ": another process has been writing for a minute, try again",
-    "interrupted": ": checking it takes longer than a sound file of its size does, use a copy of it",
+    "interrupted": ": checking it takes longer than a sound file of its size does, use a copy",
     "Connection refused": ": is the server running there?",
 }
 _SECONDS_TO_CONNECT = 10  # to a server
@@ -194,7 +194,7 @@ class Store:
                 f"{self} has schema version {version}, this package knows {SCHEMA_VERSION}: upgrade modulekg-widgets"
             )
         if found not in ("structure", "seed"):
-            raise StoreError(f"{self} merges by {printable(str(found))!r}, which is no scheme: it is damaged")
+            raise StoreError(f"{self} merges by {printable(str(found))!r}, which is not a scheme: it is damaged")
         if scheme is not None and scheme != found:
             raise StoreError(f"{self} merges by scheme={found!r}, asked for {scheme!r}: open it without a scheme")
         if int(version) < SCHEMA_VERSION:
@@ -266,11 +266,13 @@ def url_of(location: Location) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
-        raise StoreError(f"{printable(scheme)!r}://… is no URL of a database: {printable(str(error))}") from None
+        raise StoreError(f"{printable(scheme)!r}://… is not a URL of a database: {printable(str(error))}") from None
     if url.get_backend_name() == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     if url.drivername != "sqlite":
-        raise StoreError(f"{printable(url.drivername)!r} is no kind of store: use sqlite:///file.db or postgresql://…")
+        raise StoreError(
+            f"{printable(url.drivername)!r} is not a kind of store: use sqlite:///file.db or postgresql://…"
+        )
     if url.query:
         raise StoreError(f"a file takes no {printable(next(iter(url.query)))!r}: write sqlite:///file.db alone")
     return _file_url(url.database or "")

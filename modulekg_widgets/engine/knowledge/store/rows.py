@@ -243,7 +243,7 @@ def decode_count(text: str) -> int:
 
 def _pairs(value: object) -> list[list[object]]:
     if not isinstance(value, list):
-        raise TypeError("slots are no list")
+        raise TypeError("slots are not a list")
     return value
 
 

@@ -67,10 +67,10 @@ def check_header(path: Path) -> None:
     except OSError as error:
         raise StoreError(f"{printable(str(path))!r} cannot be read: {error.strerror}") from error
     if head and (len(head) < 100 or not head.startswith(MAGIC)):
-        raise StoreError(f"{printable(str(path))!r} is no SQLite file: it is left as it is, name another")
+        raise StoreError(f"{printable(str(path))!r} is not a SQLite file: it was not changed; name another file")
     if head and int.from_bytes(head[68:72], "big") not in (APPLICATION_ID, 0):
         raise StoreError(
-            f"{printable(str(path))!r} is the database of another program: it is left as it is, name another"
+            f"{printable(str(path))!r} is the database of another program: it was not changed; name another file"
         )
 
 
@@ -148,10 +148,10 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("SELECT value FROM modulekg_meta WHERE key = 'schema_version'").fetchone()
     if version == (str(SCHEMA_VERSION),) and found != expected_objects():
         wrong = sorted({title for _, title in set(found) ^ set(expected_objects())}) or ["the columns"]
-        raise StoreError(f"{name!r} is no store of ours: {printable(str(wrong[0]))!r} is not as it should be")
+        raise StoreError(f"{name!r} is not a store of ours: {printable(str(wrong[0]))!r} is not as it should be")
     if strange := sorted(title for kind, title in found if kind not in ("table", "index")):
         raise StoreError(
-            f"{name!r} is no store of ours: it holds {printable(str(strange[0]))!r}, no table and no index"
+            f"{name!r} is not a store of ours: it holds {printable(str(strange[0]))!r}, no table and no index"
         )
 
 
@@ -160,7 +160,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
         damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
         raise StoreError(
-            f"{printable(str(path))!r} is damaged ({printable(str(damage))}): nothing was written, use a copy of it"
+            f"{printable(str(path))!r} is damaged ({printable(str(damage))}): nothing was written, use a copy"
         )
 
 
@@ -227,7 +227,7 @@ def _foreign_mode(path: Path) -> str:
         raise StoreError(f"{name!r} is larger than {MAX_FOREIGN_BYTES >> 20} MB")
     head = _read_header(path)
     if len(head) < 100 or not head.startswith(MAGIC):
-        raise StoreError(f"{name!r} is no SQLite file")
+        raise StoreError(f"{name!r} is not a SQLite file")
     return _mode(path, writable=False, may_create=False) if head[18] == _WAL_VERSION else "mode=ro"
 
 
@@ -238,5 +238,5 @@ def plain_columns(connection: sqlite3.Connection, table: str) -> list[str]:
         return []
     kind, page, sql = found
     if kind != "table" or not page or not re.match(r"(?i)CREATE\s+TABLE\b", str(sql)):
-        raise StoreError(f"its {printable(table)!r} is no table, which would run code of the file's")
+        raise StoreError(f"its {printable(table)!r} is not a table, which would run code of the file's")
     return [row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})") if not row[-1]]  # others are computed

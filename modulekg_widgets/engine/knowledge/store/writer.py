@@ -125,7 +125,7 @@ class StoreWriter:
         places |= self.ids_of("Module", [key for key in needed if key not in places])
         if absent := [key for key in needed if key not in places]:
             raise StoreError(
-                f"a model holds {printable(absent[0])!r}, which is no module of the graph: nothing was added"
+                f"a model holds {printable(absent[0])!r}, which is not a module of the graph: nothing was added"
             )
         return places
 

@@ -42,7 +42,7 @@ def replace_head(model: nn.Module, call: CallArguments, classes: int) -> nn.Modu
         raise PredictionError(f"its head cannot be found, for it does not run: {printable(str(error), 200)}") from error
     if path is None:
         raise PredictionError(
-            f"the output of {printable(type(model).__name__)} comes of no layer of its own that could be exchanged: "
+            f"the output of {printable(type(model).__name__)} comes from no layer that could be replaced: "
             "pass a "
             "builder that takes num_classes"
         )

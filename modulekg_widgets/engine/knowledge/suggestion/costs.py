@@ -102,7 +102,9 @@ class LatencyPredictor:
         self.device = self.predictor.condition(None, self.device).device
         unit = self.predictor.observations.unit
         if unit not in TO_MILLISECONDS:
-            raise PredictionError(f"the latencies of the graph are in {printable(str(unit))}, which is no unit of time")
+            raise PredictionError(
+                f"the latencies of the graph are in {printable(str(unit))}, which is not a unit of time"
+            )
         self._factor = TO_MILLISECONDS[unit]
 
     def predict(self, records: Sequence[ModelRecord]) -> list[Latency | None]:
@@ -133,8 +135,7 @@ def cost_function(against: str, predictor: Predictor | None, device: str | None)
         return lambda records: [float(record.model.flops or 0) for record in records]
     if predictor is None:
         raise UnknownNameError(
-            f"nothing is called {printable(str(against))!r} to set against it: "
-            f"{closest_match_hint(str(against), SIZE_COSTS)}"
+            f"no cost is called {printable(str(against))!r}: {closest_match_hint(str(against), SIZE_COSTS)}"
         )
     return lambda records: [float(each) for each in predictor.predict(records, None, device, extrapolate=True)]
 

@@ -213,7 +213,7 @@ class _Evolution:
         if len(reasons) < len({record.model.name for record in records}):
             return ""
         told = "; ".join(dict.fromkeys(reasons.values()))
-        return f"for {told}: kg.add_results brings some, or pass a function as the objective"
+        return f"{told}: add values with kg.add_results, or pass a function as the objective"
 
     def _bases(self, models: Sequence[str] | None) -> list[ModelRecord]:
         if models is not None:  # whoever names them knows what they are for
@@ -349,10 +349,10 @@ class _Evolution:
         """Returns why no candidate is returned."""
         new = self._new()
         if not new and any(each.recipe for each in self.every):
-            return f"for the graph has all {sum(bool(each.recipe) for each in self.every)} structures that were found"
+            return f"the graph has all {sum(bool(each.recipe) for each in self.every)} structures that were found"
         if not new:
             names = ", ".join(map(printable, self.builders))
-            return f"for no change of {names} runs: name other models= to begin with, or more generations="
+            return f"no change of {names} runs: pass other models= to begin with, or more generations="
         least = min(new, key=lambda each: self._rank(each)[0]).record.model
         limits = {
             "max_params": (self.required.max_params, least.parameters),
@@ -364,9 +364,9 @@ class _Evolution:
             if limit is not None and (size or 0) > limit
         ]
         if not beyond:
-            return "for n is 0"
+            return "n is 0"
         kept = " and ".join(beyond)
-        return f"for none of {len(new)} new structures keeps within {kept}: allow more, or begin with smaller models="
+        return f"none of {len(new)} new structures is within {kept}: allow more, or begin with smaller models="
 
     def _new(self) -> list[_Individual]:
         return [each for each in self.every if each.recipe and each.record.model.root not in self.known]

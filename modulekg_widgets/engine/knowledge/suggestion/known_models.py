@@ -176,7 +176,7 @@ class ModelSearch:
     def latency_note(self) -> str:
         """Note on the number of models without a predicted latency; empty if there are none."""
         count = len(self._without_latency)
-        return f"{count} left out, of which no latency can be told" if count else ""
+        return f"{count} left out, whose latency is unknown" if count else ""
 
     def _predictions(self, records: Sequence[ModelRecord]) -> list[Prediction]:
         """Returns predictions; models of another modality or task get none."""
@@ -243,18 +243,18 @@ class ModelSearch:
         """Returns why there is nothing to suggest."""
         fitting = self._suitable(self.records.values())
         if count < 1 or not kinds:
-            return "for none was asked for" if count < 1 else "for of blocks no latency can be told"
+            return "n is 0" if count < 1 else "the latency of blocks is unknown"
         if not fitting:
-            return f"for {self._task_reason()}"
+            return self._task_reason()
         beyond = [
-            f"{name}={limit if name == 'max_latency' else count_text(limit)} (the least has {least})"
+            f"{name}={limit if name == 'max_latency' else count_text(limit)} (the smallest has {least})"
             for name, limit in self.required.limits.items()
             if (least := self._least(name, fitting)) is not None
         ]
         if not beyond and not self.required.limits:
-            return f"for {self.no_build_reason()}"
+            return self.no_build_reason()
         kept = " and ".join(beyond) or " and ".join(self.required.limits)
-        reason = f"for none of {len(fitting)} known models keeps within {kept}"
+        reason = f"none of {len(fitting)} known models is within {kept}"
         return "; ".join(filter(None, [reason, self.latency_note]))
 
     def _least(self, name: str, records: Sequence[ModelRecord]) -> str | None:

@@ -51,7 +51,7 @@ def transformers_builders(
     MissingPackageError
         Without transformers.
     UnknownNameError
-        For a type that this version of transformers has not, and for what is no configuration.
+        For a type that this version of transformers has not, and for what is not a configuration.
 
     Examples
     --------

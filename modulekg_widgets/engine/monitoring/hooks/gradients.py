@@ -48,10 +48,7 @@ def hook_gradient(y: torch.Tensor, graph: Node, hook: Callable[[torch.Tensor | N
 
 # what a backward pass is to the loss: none of it, its last one through this graph, or one that further ones may follow
 NOT_LOSS, LAST_PASS, EARLIER_PASS = range(3)
-NOT_FROM_LOSS = (
-    "its gradient was asked for by torch.autograd.grad alone, which counts for no loss: call loss.backward() before "
-    "`track`"
-)
+NOT_FROM_LOSS = "its gradient was computed by torch.autograd.grad, not by a loss: call loss.backward() before `track`"
 GRAPH_NOT_RETAINED = (
     "its gradient came in several backward passes, of which the first did not say that more would follow: pass "
     "retain_graph=True to all but the last"

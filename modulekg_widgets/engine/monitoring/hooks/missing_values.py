@@ -16,7 +16,7 @@ from modulekg_widgets.engine.monitoring.hooks.observation import weight_of
 from modulekg_widgets.engine.monitoring.metric import NoDataError
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 
-GRADIENT_CLEARED = "the gradient of the weight is gone: zero_grad() came before `track`; call track() before it"
+GRADIENT_CLEARED = "the gradient of the weight was cleared: zero_grad() ran before `track`; call track() first"
 NO_GRADIENTS = (
     "no measured weight has a gradient at `track`: call track() after backward(), and before zero_grad() clears them"
 )

@@ -31,8 +31,8 @@ from modulekg_widgets.engine.torch_runtime.pytree import Args
 # Tracking of module paths: a module that is replaced during training is measured under the same path.
 
 
-REPLACED = "another module stands at its path since this step: it is measured from the next one on"
-REMOVED = "no module stands at its path any more"
+REPLACED = "its module was replaced: the new one is measured from the next step on"
+REMOVED = "its module was removed"
 
 
 class PathTracker:

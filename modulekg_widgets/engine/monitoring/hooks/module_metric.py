@@ -48,7 +48,7 @@ class ModuleMetric:
         self._measurement = measurement
         self.path = measurement.path
         self.module = measurement.module
-        self.is_absent = False  # whether no module stands at its path any more
+        self.is_absent = False  # whether its module was removed
         self.configured = measurement.metric
         self.schedule = measurement.schedule
         self.needs = kind.needs
@@ -203,7 +203,7 @@ class ModuleMetric:
         self._writer.note(self.path, self.name, reason)
         put(self._slot(observation.call, observation.phase, SCALAR), float("nan"), 0.0)
         self._writer.warn(
-            about or self.name, f"the metric {self.name}{where} has no value: {reason}; the training goes on"
+            about or self.name, f"the metric {self.name}{where} has no value: {reason}; training continues"
         )
 
     def _stop(self, observation: Observation, error: Exception, put: Put) -> None:

@@ -237,10 +237,11 @@ def _eigenvalues(need: str) -> Derive:
 
 
 COMPUTED_WEIGHT = (
-    "its weight is computed from other parameters, as by parametrize, prune or weight_norm: none of its own can be read"
+    "its weight is computed from other parameters, as by parametrize, prune or weight_norm: it has "
+    "no weight that can be read"
 )
 SHARDED_WEIGHT = (
-    "FullyShardedDataParallel keeps but a part of the weight in each process: monitor the FullyShardedDataParallel "
+    "FullyShardedDataParallel keeps only a part of the weight in each process: monitor the FullyShardedDataParallel "
     "itself in all of them, with distributed=True"
 )
 GRADIENT_NOT_REDUCED = (

@@ -91,7 +91,7 @@ def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
         numbers: list[torch.Tensor | float] = []
         for key, part in value.items():
             if isinstance(part, dict):
-                raise TypeError("it gave a dict in a dict: a value is a number, a vector, or a dict of these")
+                raise TypeError("it returned a dict in a dict: a value is a number, a vector, or a dict of these")
             form, own = flat_tensor(part)
             parts.append((str(key), form.parts[0][1]))
             numbers.append(own)
@@ -101,14 +101,14 @@ def flat_tensor(value: Any) -> tuple[Form, torch.Tensor | float]:
     if isinstance(value, list | tuple) or (hasattr(value, "__array__") and getattr(value, "ndim", 0)):
         return _flat(torch.as_tensor(value))
     if isinstance(value, str | bytes):
-        raise TypeError("it gave a text: a value is a number, a vector, or a dict of these")
+        raise TypeError("it returned text: a value is a number, a vector, or a dict of these")
     return SCALAR, float(value)
 
 
 def _flat(tensor: torch.Tensor) -> tuple[Form, torch.Tensor]:
     if tensor.dim() > 1 or tensor.is_complex() or tensor.layout is not torch.strided or tensor.device.type == "meta":
         shape, kind = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        raise TypeError(f"it gave a {kind} tensor of shape {shape}: a value is real, with at most one dimension")
+        raise TypeError(f"it returned a {kind} tensor of shape {shape}: a value is real, with at most one dimension")
     return (SCALAR, tensor) if tensor.dim() == 0 else (vector(tensor.numel()), tensor)
 
 

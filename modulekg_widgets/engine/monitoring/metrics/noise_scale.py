@@ -43,7 +43,9 @@ def _batch(x: torch.Tensor, module: nn.Module) -> int:
     elif isinstance(module, Convolution):
         fewest = len(module.kernel_size) + 2
     else:
-        raise NoValueError(f"{type(module).__name__} is no linear layer and no convolution: its gradient is not taken")
+        raise NoValueError(
+            f"{type(module).__name__} is neither a linear layer nor a convolution: its gradient is not taken"
+        )
     if not x.is_floating_point():
         raise NoValueError(f"the input holds {printable(str(x.dtype))}, not real floating numbers")
     if x.dim() < fewest or len(x) < 2 or x.numel() == 0:

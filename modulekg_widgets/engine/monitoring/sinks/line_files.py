@@ -47,7 +47,7 @@ def is_nonempty(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(found.st_mode):  # a pipe or a device may have no end, or never answer
-        raise RecordingError("it is no ordinary file")
+        raise RecordingError("it is not a regular file")
     return found.st_size > 0
 
 
@@ -59,7 +59,9 @@ def is_recorded(path: Path, name_in: Callable[[Path], str | None]) -> bool:
     try:
         name_in(path)
     except RecordingError as error:
-        raise RecordingError(f"a file that is no recording is not written over: pass another path ({error})") from error
+        raise RecordingError(
+            f"a file that is not a recording is not written over: pass another path ({error})"
+        ) from error
     return True
 
 
@@ -71,7 +73,7 @@ def header_name(found: object) -> str:
     if type(version) is not int or version != VERSION:
         raise RecordingError(f"its version is {printable(repr(version))}; this release reads {VERSION}")
     if type(name) is not str:
-        raise RecordingError("its name is no text")
+        raise RecordingError("its name is not text")
     return name
 
 

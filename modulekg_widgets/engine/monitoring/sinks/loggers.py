@@ -143,7 +143,7 @@ class ObjectSink:
             self._checks_order = False
             text = (
                 f"wandb is at step {current} already and drops the values that the monitor has of step {self._step}: "
-                "log your own values with monitor.log({...}), or give the monitor a run of its own"
+                "log your own values with monitor.log({...}), or give the monitor a separate run"
             )
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 

@@ -19,7 +19,7 @@ PARQUET = ".parquet"
 EXTENSIONS = (*LINE_FORMATS, PARQUET)
 SINK_HINT = (
     "a sink is the path of a .jsonl, .csv or .parquet file, a torch.utils.tensorboard.SummaryWriter, "
-    "an object with log(values, step=…) such as wandb or a run of it, or one with write(readings) and close()"
+    "an object with log(values, step=…) such as wandb or its run, or one with write(readings) and close()"
 )
 
 
@@ -71,7 +71,7 @@ def _has(target: object, *names: str) -> bool:
 
 def _described(target: object) -> str:
     if isinstance(target, type):
-        return f"the class {printable(target.__name__)}: pass an object of it"
+        return f"the class {printable(target.__name__)}: pass an object of this class"
     if isinstance(target, io.IOBase):
         return "an open file: pass its path"
     return f"a {printable(type(target).__name__)}"

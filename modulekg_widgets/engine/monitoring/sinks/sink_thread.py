@@ -240,7 +240,7 @@ class SinkThread:
         self.is_at_work = False
         if not self._is_given_up:
             log.debug("the sink %s failed", self.name, exc_info=error)
-            _warn(f"the sink {self.name} is dropped, the training goes on: {_reason(error)}")
+            _warn(f"the sink {self.name} is dropped, training continues: {_reason(error)}")
         try:
             self._sink.close()  # what it took until then may be of use
         except BaseException:

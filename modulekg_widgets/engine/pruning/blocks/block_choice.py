@@ -32,7 +32,7 @@ def chosen_blocks(
         for block in named:
             if (path := _protected_part(block, protected)) is not None:
                 raise CutError(
-                    f"blocks takes {printable(block.path)!r}, and keep spares {printable(path)!r}: leave it out of "
+                    f"blocks removes {printable(block.path)!r}, and keep protects {printable(path)!r}: leave it out of "
                     "one of them"
                 )
         return named
@@ -40,11 +40,11 @@ def chosen_blocks(
         raise CutError(f"blocks={printable(repr(wanted))}: {_EXPECTED}")
     every = outermost_blocks(known)
     if not every:
-        raise CutError("the model has no residual block that can go: graph.blocks() is empty")
+        raise CutError("the model has no removable residual block: graph.blocks() is empty")
     count = _count(wanted, len(every))
     every = [block for block in every if _protected_part(block, protected) is None]
     if len(every) < count:
-        raise CutError(f"blocks={wanted}: of the blocks that can go keep=… leaves {len(every)}, {count} are asked for")
+        raise CutError(f"blocks={wanted}: of the removable blocks keep=… leaves {len(every)}, {count} are asked for")
     scores = block_scores(graph, every, importance)
     first = _removable_together(graph, sorted(every, key=lambda block: scores[block.path]), count)
     return [block for block in every if block.path in first]
@@ -75,14 +75,14 @@ def _removable_together(graph: Dataflow, ranked: list[ResidualBlock], count: int
             chosen = tried
         if len(chosen) == count:
             return {each.path for each in chosen}
-    raise CutError(f"of {count} blocks {len(chosen)} can go: without more nothing takes over what the first ones share")
+    raise CutError(f"of {count} blocks {len(chosen)} can be removed: the others need modules that the first ones share")
 
 
 def _count(wanted: float | int, of: int) -> int:
     """The number of blocks to remove; a share removes at least one and is rounded down."""
     if isinstance(wanted, int):
         if not 1 <= wanted <= of:
-            raise CutError(f"blocks={wanted}: the model has {of} blocks that can go, which graph.blocks() lists")
+            raise CutError(f"blocks={wanted}: the model has {of} removable blocks, which graph.blocks() lists")
         return wanted
     if not 0 < wanted < 1:
         raise CutError(f"blocks={wanted}: give a share between 0 and 1, or a whole number of blocks")
@@ -96,7 +96,7 @@ def _named(graph: Dataflow, known: list[ResidualBlock], wanted: Sequence[object]
         if not isinstance(path, str):
             raise CutError(f"blocks has {printable(repr(path))} in it: {_EXPECTED}")
         if path not in by_path:
-            what = "is no residual block that can go" if path in graph.modules else "is no module"
+            what = "is not a removable residual block" if path in graph.modules else "is not a module"
             raise UnknownPathError(
                 f"blocks: {printable(path)!r} {what}: {closest_match_hint(path, by_path)}; graph.blocks() lists all"
             )

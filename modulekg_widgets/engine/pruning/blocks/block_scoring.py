@@ -41,7 +41,7 @@ def block_scores(graph: Dataflow, blocks: Sequence[ResidualBlock], importance: o
         values = known(criterion, graph, blocks)
     else:
         raise CutError(
-            f"importance {printable(repr(importance))} says nothing of whole blocks: pass "
+            f"importance {printable(repr(importance))} does not score whole blocks: pass "
             'mk.pruning.BlockInfluence(batches), mk.pruning.Taylor(batches, loss), "l1", "l2" or "random", or name the '
             'blocks, as blocks=["layers.3"]'
         )

@@ -141,7 +141,7 @@ def _locate_value(graph: Dataflow, node: DataNode, block: ResidualBlock) -> Valu
                 for at, each in enumerate(nodes):
                     if each is node or source_value(each) is wanted:
                         return ValueLocation(path, number, is_output, at)
-    raise CutError(f"no module gets or gives what goes through the block {printable(block.path)!r}: name the blocks")
+    raise CutError(f"no module reads or returns the data of the block {printable(block.path)!r}: name the blocks")
 
 
 class _ValueRecorder:

@@ -39,7 +39,7 @@ def parse_removal(document: Mapping[str, object]) -> tuple[tuple[str, ...], Modu
         raise PlanFileError("no module is removed, or one twice")
     followers = document.get("followers")
     if not isinstance(followers, dict):
-        raise PlanFileError("followers are no object")
+        raise PlanFileError("followers are not an object")
     attributes = {_attribute(path): _pair(path, pair) for path, pair in followers.items()}
     moved = tuple(map(_moved_module, _list(document.get("moved", []), "moved")))
     if len({each.path for each in moved}) != len(moved):
@@ -65,7 +65,7 @@ def _result_document(result: Result) -> JsonValue:
 
 def _module(entry: JsonValue) -> RemovedModule:
     if not isinstance(entry, dict):
-        raise PlanFileError("a removed module is no object")
+        raise PlanFileError("a removed module is not an object")
     path, value = _path(entry.get("path")), entry.get("stand_in")
     if value is None:
         return RemovedModule(path)
@@ -105,7 +105,7 @@ def _result(value: JsonValue, depth: int) -> Result:
     if kind == ARGUMENT:
         return (ARGUMENT, *_argument(inside))
     if kind not in (TUPLE, LIST):
-        raise PlanFileError("a result is no tuple, list or argument")
+        raise PlanFileError("a result is not a tuple, list or argument")
     return (kind, *(_result(part, depth + 1) for part in inside))
 
 
@@ -115,7 +115,7 @@ def _result(value: JsonValue, depth: int) -> Result:
 def _attribute(path: JsonValue) -> str:
     name = _path(path)
     if any(part.startswith("__") for part in name.split(".")):
-        raise PlanFileError(f"{printable(name)} is no attribute that holds a count")
+        raise PlanFileError(f"{printable(name)} is not an attribute that holds a count")
     return name
 
 
@@ -157,11 +157,11 @@ def _parts(value: JsonValue) -> list[JsonValue]:
 
 def _path(value: JsonValue) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH or not all(value.split(".")):
-        raise PlanFileError("a path is no text, or has empty parts")
+        raise PlanFileError("a path is not text, or has empty parts")
     return value
 
 
 def _list(value: object, name: str) -> list[JsonValue]:
     if not isinstance(value, list):
-        raise PlanFileError(f"{printable(name)} is no list")
+        raise PlanFileError(f"{printable(name)} is not a list")
     return value

@@ -49,8 +49,7 @@ def refuse_sharded(model: nn.Module | Walk) -> None:
     for index, module in enumerate(walked.modules):
         if (kind := sharding_of(module)) is not None:
             raise CutError(
-                f"{_module_name(walked, index)} is sharded ({kind}), and each process has but a part of it: "
-                f"{UNSHARD_HINT}"
+                f"{_module_name(walked, index)} is sharded ({kind}), and each process has only a part: {UNSHARD_HINT}"
             )
 
 
@@ -59,7 +58,7 @@ def refuse_sharded_values(tensors: Mapping[Hashable, object]) -> None:
     for name, tensor in tensors.items():
         if (kind := sharding_of_tensor(tensor)) is not None:  # type: ignore[arg-type] - any object has a class
             raise CutError(
-                f"{printable(str(name))!r} is sharded ({kind}), and each process has but a part of it: pass a full "
+                f"{printable(str(name))!r} is sharded ({kind}), and each process has only a part: pass a full "
                 "state_dict"
             )
 

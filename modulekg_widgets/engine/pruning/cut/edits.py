@@ -82,7 +82,7 @@ class TensorEdit:
         The weight is gain · direction / norm(direction), and the norm runs over what goes as well.
         """
         if not gain.is_floating_point() or not before.is_floating_point():
-            raise CutError(f"{printable(self.names[0])} is no gain of a normalised weight: plan for this model")
+            raise CutError(f"{printable(self.names[0])} is not a gain of a normalised weight: plan for this model")
         dim = -1 if self.gain_of is None else self.gain_of[1]
         old, new = (torch.norm_except_dim(direction, 2, dim).reshape(gain.shape) for direction in (before, after))
         return gain * torch.where(old > 0, new / old, torch.ones_like(old))

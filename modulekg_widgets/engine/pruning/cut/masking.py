@@ -52,7 +52,7 @@ def mask(model: nn.Module, edits: Edits) -> MaskReceipt:
     if edits.removal:
         names = ", ".join(printable(each.path) for each in edits.removal.modules[:3])
         raise CutError(
-            f"a mask sets slices of weights to zero, and {names} go as a whole: cut instead, plan.cut(model)"
+            f"a mask sets slices of weights to zero, and {names} are removed as a whole: cut instead, plan.cut(model)"
         )
     walked = walk(unwrap_model(model))
     refuse_sharded(walked)

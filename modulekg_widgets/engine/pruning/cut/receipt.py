@@ -48,7 +48,7 @@ def refuse_out_of_order(receipt: Receipt, way: Way) -> None:
         last = max(above, key=lambda each: each.number)
         raise CutError(
             f"{last!r} was made after {receipt!r}, on the same tensors: undo that first, receipts go back in reverse "
-            f"order; or delete that receipt, which gives it up, and call {way}() again"
+            f"order; or delete that receipt to discard it, and call {way}() again"
         )
 
 
@@ -265,7 +265,9 @@ class Receipt:
         `mk.save_model` saves what was cut several times, and what needs arguments to be built.
         """
         if self.is_spent or self.plan is None:
-            raise CutError(f"{self!r} is of no cut that stands: mk.save_model(model, folder) saves a model as it is")
+            raise CutError(
+                f"{self!r} belongs to no current cut: mk.save_model(model, folder) saves the model without it"
+            )
         return self.plan.save_pretrained(self._model, folder)
 
     def undo(self) -> None:
@@ -276,7 +278,7 @@ class Receipt:
         Raises
         ------
         CutError
-            Before anything changes, when the receipt is spent or the model is not as the cut left it.
+            Before anything changes, when the receipt is spent or the model has changed since the cut.
         """
         commit(self._writes("undo"), None, self._walk_model().modules)
 
@@ -289,7 +291,7 @@ class Receipt:
         Raises
         ------
         CutError
-            Before anything changes, when the receipt is spent or the model is not as the cut left it.
+            Before anything changes, when the receipt is spent or the model has changed since the cut.
         """
         commit(self._writes("restore"), None, self._walk_model().modules)
 
@@ -309,7 +311,7 @@ class Receipt:
 
     def _writes(self, way: Way) -> list[Write]:
         if not self._parts:
-            raise CutError(f"{self!r} served already: a receipt undoes its {self._action} once")
+            raise CutError(f"{self!r} was used already: a receipt undoes its {self._action} once")
         walked = self._walk_model()
         if self._resizes and (self.edits.tensors or self.edits.removal):
             refuse_resizing(walked)
@@ -339,7 +341,7 @@ class FinalReceipt(Receipt):
         return set()
 
     def _writes(self, way: Way) -> list[Write]:
-        raise CutError(f"there is no {way} after a cut with undo=False, which keeps nothing: load the model again")
+        raise CutError(f"there is no {way} after a cut with undo=False, which keeps no backup: load the model again")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {printable(self._title)}, for good>"

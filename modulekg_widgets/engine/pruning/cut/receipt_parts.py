@@ -196,7 +196,7 @@ class ComputedTensor(ReceiptPart):
         now = container[key]
         if not isinstance(now, torch.Tensor) or now.shape != self.edit.shape_after:
             raise CutError(
-                f"{printable(str(key))}, which follows {printable(self.edit.names[0])}, is not as the cut left it"
+                f"{printable(str(key))}, which follows {printable(self.edit.names[0])}, has changed since the cut"
             )
         return self._swapped(self.edit.scatter(now.data, self.tensor.data))
 

@@ -147,7 +147,7 @@ def cut_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> Tens
     Raises
     ------
     CutError
-        For positions that do not exist, when none would be left, and for what is no leaf.
+        For positions that do not exist, when none would be left, and for what is not a leaf.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def zero_tensor(tensor: torch.Tensor, index: Iterable[int], dim: int = 0) -> Ten
     Raises
     ------
     CutError
-        For positions that do not exist, when none would be left, and for what is no leaf.
+        For positions that do not exist, when none would be left, and for what is not a leaf.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def _restoring_writes(
         raise CutError(f"{receipt} is undone by {'un' + ('cut' if kind is ZeroedTensor else 'zero')}_tensor")
     shape = kept.edit.shape_after if kind is CutTensor else kept.edit.shape
     if receipt.spent or tuple(tensor.shape) != shape:
-        raise CutError(f"{receipt} serves once, for a tensor of shape {list(shape)}: got {describe_tensor(tensor)}")
+        raise CutError(f"{receipt} works once, for a tensor of shape {list(shape)}: got {describe_tensor(tensor)}")
     return [kept.restore(tensor), attribute_write(receipt, "spent", True)]
 
 
@@ -277,5 +277,5 @@ def _unnamed_edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> Tenso
     at = dim % tensor.dim()
     kept = ~position_mask(index, tensor.shape[at], f"dimension {at} of the tensor")
     if not kept.any():
-        raise CutError(f"dimension {at} of the tensor would lose all of its positions: leave one at least")
+        raise CutError(f"dimension {at} of the tensor would lose all of its positions: keep at least one")
     return TensorEdit((UNNAMED,), tuple(tensor.shape), {at: np.flatnonzero(kept)})

@@ -88,7 +88,7 @@ def _raise_if_in_use(modules: Sequence[nn.Module], user: str | None) -> None:
     if user is not None:
         name = printable(type(modules[0]).__name__)
         raise ModelInUseError(
-            f"{name} cannot be changed now: {user}. Wait for that thread, or stop it; all is as it was"
+            f"{name} cannot be changed now: {user}. Wait for that thread, or stop it; nothing was changed"
         )
 
 

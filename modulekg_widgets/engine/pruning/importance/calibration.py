@@ -17,6 +17,7 @@ from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
+from modulekg_widgets.engine.torch_runtime.isolation.progress import report_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL
 from modulekg_widgets.engine.torch_runtime.modules import module_state, registered_tensors, set_mode
@@ -217,7 +218,9 @@ class Calibration:
         """Run the batches in one sandbox of the model."""
         count = run_isolated(walk(self.graph.model).modules, (), partial(self._run_in_sandbox, use), ALL, self.seed)
         if not count:
-            raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+            raise CutError(
+                "the batches are empty: pass a list or a DataLoader, because a generator yields its items once"
+            )
         return count
 
     def _run_in_sandbox(self, use: Callable[[object], None], sandbox: Sandbox) -> int:
@@ -234,6 +237,7 @@ class Calibration:
                     raise
                 raise CutError(f"{error}; batches is a pair: {ONE_BATCH_HINT}") from error
             count += 1
+            report_progress("batches run", count)
         return count
 
     @property
@@ -315,7 +319,7 @@ def _parameter_pairs(leaves: Mapping[DataNode, Tensor], gradients: Iterable[Tens
 def checked_loss(value: object, which: str) -> Tensor:
     """The loss as a scalar that depends on the parameters; raises `CutError` otherwise."""
     if not isinstance(value, Tensor):
-        raise CutError(f"the loss gave a {printable(type(value).__name__)}: return a tensor of one number")
+        raise CutError(f"the loss returned a {printable(type(value).__name__)}: return a tensor of one number")
     finite_loss(value, which)
     if not value.requires_grad:
         raise CutError("the loss does not depend on the parameters: compute it from the output, without detach")
@@ -325,11 +329,13 @@ def checked_loss(value: object, which: str) -> Tensor:
 def finite_loss(value: Any, which: str) -> float:
     """The loss as a number; raises `CutError` if it is none or not finite."""
     if isinstance(value, Tensor) and value.numel() != 1:
-        raise CutError(f"the loss gave the shape {list(value.shape)}: return one number, as its mean")
+        raise CutError(f"the loss returned the shape {list(value.shape)}: return one number, as its mean")
     try:
         number = float(value.detach() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise CutError(f"the loss gave a {printable(type(value).__name__)}: return one number, as its mean") from error
+        raise CutError(
+            f"the loss returned a {printable(type(value).__name__)}: return one number, as its mean"
+        ) from error
     if not math.isfinite(number):
         raise CutError(
             f"the loss of {which} is {number}: look for NaN or infinity in its inputs, its target and the weights"
@@ -353,7 +359,7 @@ def inputs_and_target(batch: object, graph: Dataflow, loss: Loss) -> tuple[Call,
         what = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
         raise CutError(
             f"the loss takes an output and a target, so batches are pairs (inputs, target), got {what}; "
-            "several inputs go as ((first, second), target)"
+            "pass several inputs as ((first, second), target)"
         )
     return _as_traced_call(batch[0], graph.call), batch[1]
 

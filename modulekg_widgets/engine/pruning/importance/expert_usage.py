@@ -29,7 +29,7 @@ class ExpertUsage(Criterion):
 
     g is the router's weight, f(x) the expert's output; experts in a list of modules are given tokens without their
     weights, and there it is the sum of ‖f(x)‖₂. An expert that no token of the batches reaches scores 0. Of experts in
-    groups an index has the sum over the groups. Axes that are no experts, experts that all get every token, and those
+    groups an index has the sum over the groups. Axes that are not experts, experts that all get every token, and those
     that no module is called with the choice of, are scored as by `L2`. Source: Lasby et al. 2025, "REAP the Experts",
     which takes the mean over an expert's tokens; the sum, which it bounds the error by, counts the frequency as well.
 

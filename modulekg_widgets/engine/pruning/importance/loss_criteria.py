@@ -166,10 +166,7 @@ class Hessian(Criterion):
 
     def scores(self, axes: Axes, terms: Sequence[Term]) -> Scores:
         if self.batches is None or self.loss is None:
-            raise CutError(
-                "importance 'hessian' needs data and a loss, for gradients do not tell curvature: pass "
-                "importance=Hessian(batches, loss)"
-            )
+            raise CutError("importance 'hessian' needs data and a loss: pass importance=Hessian(batches, loss)")
         weights_of(axes, "hessian")
         gates = Gates(axes, terms)
         sums = np.zeros(gates.size)

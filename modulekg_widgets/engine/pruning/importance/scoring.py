@@ -86,7 +86,7 @@ def criterion_of(importance: object) -> Criterion:
             return entry()
         except Exception as error:
             wrong = f"importance {_name_of(importance)} cannot be made without arguments: {_message(error)}"
-            raise CutError(f"{wrong}; pass an object of it") from error
+            raise CutError(f"{wrong}; pass an object of this class") from error
     if callable(entry):
         return _FunctionCriterion(entry, _name_of(importance))
     raise CutError(

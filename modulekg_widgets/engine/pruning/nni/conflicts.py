@@ -43,7 +43,7 @@ class Conflict:
 
     def __str__(self) -> str:
         asked = "; ".join(f"{printable(name)} asks for {_shortened(indices)}" for name, indices in self.asked.items())
-        removed = f"{_shortened(self.agreed)} can go: {printable(self.reason, 300)}"
+        removed = f"{_shortened(self.agreed)} can be removed: {printable(self.reason, 300)}"
         return f"{self.kind} conflict on {printable(self.axis)}: {asked}. {removed}"
 
 
@@ -112,7 +112,7 @@ def fix_conflicts(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_pr
     Raises
     ------
     CutError
-        For what is no mask, and when an axis would lose all of its indices.
+        For what is not a mask, and when an axis would lose all of its indices.
 
     Examples
     --------
@@ -157,8 +157,8 @@ def _axis_conflict(agreement: MaskAgreement, atom: Term) -> Conflict | None:
     if atom.frozen is not None:
         return Conflict(FROZEN, axis.name, by_layer, [], str(atom.frozen))
     if removed.all():
-        return Conflict(EMPTY, axis.name, by_layer, [], "one index at least must stay")
-    reason = "an index goes when all that make it mask it, or all that read it"
+        return Conflict(EMPTY, axis.name, by_layer, [], "at least one index must be kept")
+    reason = "an index is removed if all layers that write it mask it, or all that read it"
     return Conflict(CHANNEL, axis.name, by_layer, np.flatnonzero(removed).tolist(), reason)
 
 
@@ -194,7 +194,9 @@ def _group_conflicts(agreement: MaskAgreement) -> Iterator[Conflict]:
             )
         name = format_term(requests[0].term, lambda atom: agreement.axes.of(atom).name)
         removed = np.flatnonzero(agreement.removed_positions(requests[0])).tolist()
-        yield Conflict(GROUP, name, requested, removed, "the same positions must go in each group, or a whole group")
+        yield Conflict(
+            GROUP, name, requested, removed, "each group must lose the same positions, or a whole group is removed"
+        )
 
 
 def _dimension_key(term: Term) -> object:

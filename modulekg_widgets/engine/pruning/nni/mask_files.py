@@ -153,7 +153,7 @@ def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_
     Raises
     ------
     CutError
-        For what is no mask of these tensors.
+        For what is not a mask of these tensors.
     UnknownPathError
         For a layer or target that the model does not have.
 
@@ -178,7 +178,9 @@ def read_masks(axes: Axes | DataflowGraph, masks: MaskSource = None, conv_prune_
     for path, targets in _entries(source):
         if path not in axes.graph.modules:
             hint = closest_match_hint(path[:200], axes.graph.modules)
-            raise UnknownPathError(f"the masks name the layer {printable(path)!r}, which the model has not: {hint}")
+            raise UnknownPathError(
+                f"the masks name the layer {printable(path)!r}, which the model does not have: {hint}"
+            )
         for target, mask in targets:
             node = _masked_tensor(axes, path, target, mask)
             name = f"{path}.{target}" if path else target
@@ -270,7 +272,7 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
     Raises
     ------
     CutError
-        When it is no file of masks.
+        When it is not a file of masks.
 
     Examples
     --------
@@ -368,7 +370,7 @@ def _checked(mask: Tensor, node: DataNode, name: str, layers: Layers, side: Side
     if not bool(((keep == 0) | (keep == 1)).all()):
         low, high = keep.min().item(), keep.max().item()
         raise CutError(
-            f"the mask of {named!r} holds numbers from {low} to {high}: a mask is 0 where a weight goes, else 1"
+            f"the mask of {named!r} holds numbers from {low} to {high}: a mask is 0 where a weight is removed, else 1"
         )
     return keep != 0
 

@@ -115,7 +115,7 @@ class InferredMasks:
         write_atomic(path, content.getvalue())
 
     def __str__(self) -> str:
-        lines = [str(self.cut) if self.axes else "nothing goes"]
+        lines = [str(self.cut) if self.axes else "nothing is cut"]
         lines += [f"{printable(name)}: {count} zeros that cannot be cut" for name, count in self.left.items()]
         return "\n".join(lines)
 
@@ -142,7 +142,7 @@ def infer_masks(graph: Axes | DataflowGraph, masks: MaskSource = None, conv_prun
     Raises
     ------
     CutError
-        For what is no mask, and when an axis would lose all of its indices.
+        For what is not a mask, and when an axis would lose all of its indices.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def checked_agreement(reading: MaskReading, conv_prune_dim: int | None) -> MaskA
         requesting = dict.fromkeys(request.name for request in agreement.requests if axis.term in request.zeros)
         raise CutError(
             f"the masks of {', '.join(map(printable, list(requesting)[:4]))} zero all {axis.size} indices of "
-            f"{printable(axis.name)}: leave one at least, or take the layers out of the model"
+            f"{printable(axis.name)}: keep at least one, or take the layers out of the model"
         )
     return agreement
 

@@ -119,7 +119,7 @@ def _placeholder_notes(graph: DataflowGraph, remaining: DataflowGraph) -> Iterat
         yield (
             f"{printable(path)} is of the first layer that has a {printable(name)}, and something stands in its "
             "place: a cache "
-            "that asks this layer how long the text is, as that of transformers, is told 0; generate with "
+            "that asks this layer how long the text is, as that of transformers, receives 0; generate with "
             "use_cache=False, or remove layers that leave their list"
         )
 

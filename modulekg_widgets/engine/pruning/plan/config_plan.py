@@ -36,7 +36,7 @@ from modulekg_widgets.engine.pruning.saving.config_numbers import (
 from modulekg_widgets.engine.pruning.saving.model_signature import FactKey, describe_fact
 
 MAX_LISTED = 3
-ADVICE = "Give the numbers that go with these as well, as that of the heads with the width, or plan by layers='uniform'"
+ADVICE = "Also pass the numbers that depend on these, such as the heads on the width, or plan with layers='uniform'"
 
 
 def plan_for_config(graph: DataflowGraph, request: Request) -> PruningPlan:
@@ -100,7 +100,7 @@ def _config_change(model: Any, numbers: ConfigNumbers, wanted: Mapping[str, Any]
         else:
             found[path] = _checked_number(key, now, value)
     if all(value_at(config, path) == value for path, value in found.items()):
-        raise CutError(f"config={printable(str(dict(wanted)))} takes nothing: the model has these sizes")
+        raise CutError(f"config={printable(str(dict(wanted)))} removes nothing: the model has these sizes")
     return found
 
 
@@ -153,7 +153,8 @@ def _built(numbers: ConfigNumbers, change: Mapping[ConfigPath, Any]) -> Candidat
     shorter = next((key for key in before if key[0] == "length" and before[key] != after.get(key)), None)
     if shorter is not None and any(key[0] == "size" and key not in after for key in before):
         raise CutError(
-            f"config=…: {printable(said)} changes how many modules {printable(str(shorter[1]))} has: layers go by "
+            f"config=…: {printable(said)} changes how many modules {printable(str(shorter[1]))} has: remove "
+            "layers with "
             "mk.plan(graph, blocks=…, layers='uniform')"
         )
     return built
@@ -201,7 +202,7 @@ def _share_out(
         left = 1.0 if left < 1 else left
         if found[atom] < atom.size and axes.of(atom).frozen is not None:
             axis = axes.of(atom)
-            raise CutError(f"config=…: {printable(axis.name)} is frozen, {axis.frozen}: its number has to stay")
+            raise CutError(f"config=…: {printable(axis.name)} is frozen, {axis.frozen}: its number cannot change")
     if abs(left - 1) > 1e-9:
         sizes = " · ".join(f"{printable(axes.of(atom).name)} {found.get(atom, atom.size)}" for atom in parts)
         raise CutError(f"config=…: {printable(name)} becomes {size}, which its axes do not make: {sizes}. {ADVICE}")

@@ -23,6 +23,7 @@ from modulekg_widgets.engine.pruning.plan.selection.request import (
     Request,
 )
 from modulekg_widgets.engine.pruning.plan.uniform_plan import uniform_plan
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 
 Item = TypeVar("Item")
 
@@ -174,7 +175,8 @@ def plan(
         layers,
         config,
     )
-    return plan_with_blocks(graph, request, _plan_axes)
+    with long_work("Plan", graph.model):
+        return plan_with_blocks(graph, request, _plan_axes)
 
 
 def _as_list(option: str, given: Iterable[Item] | None, what: str) -> list[Item] | None:

@@ -138,7 +138,7 @@ class Planner:
         if not candidate.selection.changed:
             stayed = [change for change in self.repair.changes(candidate) if change.kind != ATTRIBUTE]
             reasons = "; ".join([*map(str, stayed[:3]), *self.repair.notes(candidate)[:3]])
-            raise CutError(f"every axis that was to be cut had to stay whole: {reasons}")
+            raise CutError(f"none of the selected axes could be cut: {reasons}")
 
     def _build_plan(self, candidate: PlanCandidate, result: DryRunResult) -> PruningPlan:
         selection = candidate.selection
@@ -198,7 +198,7 @@ class Planner:
         fixed = self.axis_choice.fixed_size_axes() if self._wants_ratio() else []
         reasons = [(axis, self.axes.inference.fixed_sizes[axis.term]) for axis in fixed]
         return [
-            Change(PINNED, f"{axis.name} stays whole, for {reason.text}", reason.where, (axis.name,))
+            Change(PINNED, f"{axis.name} is not cut: {reason.text}", reason.where, (axis.name,))
             for axis, reason in reasons
         ]
 
@@ -417,7 +417,7 @@ class Planner:
             sizes = zip(formula.units, formula.before.tolist(), strict=True)
             has = [f"{before / NANOSECONDS_PER_MILLISECOND:.3g} ms" if unit == LATENCY else f"{before:,.0f} {unit}"
                    for unit, before in sizes]  # fmt: skip
-            raise CutError(f"target={dict(self.request.target or {})} takes nothing: the model has {', '.join(has)}")
+            raise CutError(f"target={dict(self.request.target or {})} removes nothing: the model has {', '.join(has)}")
         if not self.chosen and not self.explicit:
             raise CutError(self._nothing_to_cut(0.0))
 
@@ -436,7 +436,7 @@ class Planner:
             return "only=… and keep=… leave no axis that may be cut: graph.axes.free lists those that could be"
         if self.layers.pinned and not self.chosen:
             return self.layers.notes[0]
-        return f"a ratio of {ratio:g} takes no index of any axis: pass a larger one"
+        return f"a ratio of {ratio:g} removes no index of any axis: pass a larger one"
 
 
 def _member_names(axis: Axis) -> tuple[str, ...]:

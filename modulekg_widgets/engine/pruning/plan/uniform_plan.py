@@ -35,7 +35,7 @@ from modulekg_widgets.engine.pruning.saving.model_signature import (
 )
 
 MAX_ROUNDS = 8  # plans that are made until the configuration says one
-UNSAID = "no key of the configuration says another size of it alone"
+UNSAID = "no key of the configuration changes its size alone"
 log = logging.getLogger("modulekg_widgets")
 
 
@@ -170,8 +170,7 @@ class _UniformPlanner:
         for term, reason in sorted(pinned.items(), key=lambda each: self.axes.of(each[0]).number):
             first.setdefault(reason or UNSAID, term)
         return tuple(
-            f"layers='uniform': {printable(self.axes.of(term).name)} and its like stay whole, for "
-            f"{printable(reason, 300)}"
+            f"layers='uniform': {printable(self.axes.of(term).name)} and its like are not cut: {printable(reason, 300)}"
             for reason, term in first.items()
         )
 

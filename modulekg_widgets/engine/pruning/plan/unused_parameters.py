@@ -57,7 +57,8 @@ def unused_parameter_notes(graph: Dataflow, edits: Edits, cut: Collection[int]) 
     listed = ", ".join(map(printable, names[:MAX_NAMES]))
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     what = (
-        f"the traced pass does not read {listed}{more}, so their sizes stay: a pass that reads them may not run after "
+        f"the traced pass does not read {listed}{more}, so their sizes are kept: a pass that reads them may "
+        "not run after "
     )
     return [f"{what}the cut. Trace such a pass, or remove them before"]
 

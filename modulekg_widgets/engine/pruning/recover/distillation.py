@@ -421,7 +421,7 @@ def _as_scalar(value: object) -> Tensor:
     """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         what = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
-        raise CutError(f"outputs= gave {what}: return a tensor of one number, as a mean")
+        raise CutError(f"outputs= returned {what}: return a tensor of one number, as a mean")
     return value.reshape(())
 
 

@@ -26,6 +26,7 @@ from modulekg_widgets.engine.pruning.importance.calibration import (
 )
 from modulekg_widgets.engine.torch_runtime.caches import tensors_in
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers, OperatorMode
+from modulekg_widgets.engine.torch_runtime.isolation.progress import count_progress
 from modulekg_widgets.engine.torch_runtime.isolation.sandbox import Sandbox, run_isolated
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, UNREGISTERED
 from modulekg_widgets.engine.torch_runtime.modules import registered_tensors, set_mode
@@ -99,7 +100,9 @@ class Batches:
             check_samples(call, f"batch {count - 1}")
             yield call
         if not count:
-            raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+            raise CutError(
+                "the batches are empty: pass a list or a DataLoader, because a generator yields its items once"
+            )
 
     def _copied_call(self, call: Call) -> Call:
         """A batch to store: copied, as a loader may reuse its memory."""
@@ -133,6 +136,7 @@ class Batches:
 
     def run(self, model: nn.Module, call: Call, number: int | None = None) -> object:
         """The output of a model; raises `CutError` for a batch that does not run."""
+        count_progress("batches run")
         number = self._numbers.get(id(call), number)
         which = "a batch" if number is None else f"batch {number}"
 

@@ -241,7 +241,7 @@ def _trusted_object(path: str, trusted: TrustedClasses) -> Builder:
         )
     passed = f"; of what was passed {closest_match_hint(path, sorted(trusted))}" if trusted else ""
     raise ModelFolderError(
-        f"the folder names {printable(path)}, which is no module class that has been imported: import it first, or "
+        f"the folder names {printable(path)}, which is not a module class that has been imported: import it first, or "
         "pass "
-        f"classes=[…], if you know it; nothing is imported because a folder says so{passed}"
+        f"classes=[…], if you know it; a folder alone imports nothing{passed}"
     )

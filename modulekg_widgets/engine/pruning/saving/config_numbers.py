@@ -419,7 +419,7 @@ def describe_mismatch(others: Sequence[FactKey], refusal: str = "") -> str:
     if kind == READ:
         return f"the code computes with {printable(name)} of the configuration while it runs"
     if kind == COMPUTED:
-        return f"{printable(name)} is no file's, and would be computed from other sizes"
+        return f"{printable(name)} does not come from a file, and would be computed from other sizes"
     return f"no key of the configuration says {printable(f'the {kind} of {name}', 120)}"
 
 

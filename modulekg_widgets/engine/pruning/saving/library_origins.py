@@ -85,7 +85,7 @@ def read_timm_origin(manifest: Mapping[str, object]) -> TimmOrigin:
         raise MissingPackageError("the folder holds a model of timm: pip install timm") from error
     name, arguments = manifest.get("architecture"), manifest.get("arguments")
     if not isinstance(name, str) or not name.isidentifier() or not library.is_model(name):
-        raise ModelFolderError(f"{printable(repr(name))} is no architecture of timm {library.__version__}")
+        raise ModelFolderError(f"{printable(repr(name))} is not an architecture of timm {library.__version__}")
     return TimmOrigin(name, checked_timm_arguments(checked_arguments(arguments)))
 
 
@@ -247,7 +247,7 @@ def read_transformers_origin(
     if not kernels.keys() <= names or not all(value in LIBRARY_KERNELS for value in kernels.values()):
         raise ModelFolderError("the manifest names kernels that are not the library's own: save the model again")
     if generation is not None and not isinstance(generation, dict):
-        raise ModelFolderError("generation_config.json is no object: save the model again")
+        raise ModelFolderError("generation_config.json is not an object: save the model again")
     return TransformersOrigin(cls, config, kernels, generation)
 
 
@@ -260,7 +260,7 @@ def _class_of_library(name: str, trusted: TrustedClasses) -> type:
     if not (isinstance(cls, type) and issubclass(cls, library.PreTrainedModel)):
         hint = f", of which {', '.join(sorted(trusted))} were passed" if trusted else ""
         raise ModelFolderError(
-            f"{printable(name)} is no model class of transformers: for one of your own pass "
+            f"{printable(name)} is not a model class of transformers: for one of your own pass "
             f"classes=[{printable(name)}]{hint}"
         )
     return cls
@@ -371,7 +371,7 @@ def read_diffusers_origin(manifest: Mapping[str, object]) -> DiffusersOrigin:
     is_public = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
     cls = getattr(library, str(name), None) if is_public else None
     if not (isinstance(cls, type) and issubclass(cls, library.ModelMixin)):
-        raise ModelFolderError(f"{printable(repr(name), 60)} is no model class of diffusers {library.__version__}")
+        raise ModelFolderError(f"{printable(repr(name), 60)} is not a model class of diffusers {library.__version__}")
     return DiffusersOrigin(cls, _checked_diffusers_arguments(checked_arguments(manifest.get("arguments"))))
 
 

@@ -94,7 +94,7 @@ def _tensor_sources(
     for name, first in firsts.items():
         if first not in sources:
             raise ModelFolderError(
-                f"the folder has no tensor {printable(name)!r}, which the model has: not all of it is there"
+                f"the folder has no tensor {printable(name)!r}, which the model has: the folder is incomplete"
             )
     return sources
 
@@ -104,7 +104,7 @@ def _check_tensor(
 ) -> None:
     if name in sources or signature.first_names.get(name) != name:
         raise ModelFolderError(
-            f"the folder has a tensor {printable(name)!r}, which the model has not: it is of another model"
+            f"the folder has a tensor {printable(name)!r}, which the model does not have: it belongs to another model"
         )
     tensor = signature.by_name[name].tensor
     if tuple(tensor.shape) != stored.shape:

@@ -43,7 +43,7 @@ def checked_folder(folder: object) -> str:
         raise ModelFolderError(f"a model is saved in a folder, got a {printable(type(folder).__name__)}: pass its path")
     path = os.fspath(folder)
     if not path or "\0" in path:
-        raise ModelFolderError(f"{printable(path)!r} is no path of a folder")
+        raise ModelFolderError(f"{printable(path)!r} is not a path of a folder")
     return os.path.abspath(path)
 
 
@@ -74,7 +74,7 @@ def write_folder(folder: str, files: Mapping[str, Writer]) -> None:
 
 def _check_target(folder: str) -> None:
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
-        raise ModelFolderError(f"{printable(folder)} is there, and no folder: name another one")
+        raise ModelFolderError(f"{printable(folder)} exists and is not a folder: name another one")
     existing = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if existing and MANIFEST not in existing:
         raise ModelFolderError(
@@ -119,7 +119,7 @@ def read_bytes(folder: str, name: str) -> bytes:
         return read_bounded(os.path.join(folder, name), MAX_JSON_SIZE, links=False)
     except FileNotFoundError:
         raise ModelFolderError(
-            f"{printable(folder)} has no {name}: it is no folder that a model was saved in, or not all of it; "
+            f"{printable(folder)} has no {name}: it is not the folder of a saved model, or incomplete; "
             "save one with receipt.save_pretrained(folder)"
         ) from None
     except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ def read_json(folder: str, name: str) -> JsonValue:
     try:
         return parse_json(content, ValueError, MAX_PARTS, unique=True, doubles=True)
     except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{name} in {printable(folder)} is no JSON: {printable(str(error))}") from error
+        raise ModelFolderError(f"{name} in {printable(folder)} is not JSON: {printable(str(error))}") from error
 
 
 def check_foreign_files(folder: str, files: set[str]) -> None:
@@ -203,7 +203,7 @@ def read_manifest(folder: str) -> Manifest:
     """The manifest of a folder; raises `ModelFolderError` for anything else."""
     document = read_json(folder, MANIFEST)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ModelFolderError(f"{MANIFEST} is no manifest of a saved model: save one with receipt.save_pretrained")
+        raise ModelFolderError(f"{MANIFEST} is not a manifest of a saved model: save one with receipt.save_pretrained")
     version = document.get("version")
     if type(version) is not int or version != VERSION:
         raise ModelFolderError(f"{MANIFEST} is of version {printable(repr(version), 20)}, this release reads {VERSION}")

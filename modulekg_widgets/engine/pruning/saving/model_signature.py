@@ -177,7 +177,9 @@ def set_attributes(signature: ModelSignature, attributes: Mapping[str, object]) 
     for name, value in attributes.items():
         key = keys.get(name)
         if key is None or not can_be_set(key, signature.facts, {key: value}):
-            raise ModelFolderError(f"the folder sets {printable(name)}, which is no number, text or flag of the model")
+            raise ModelFolderError(
+                f"the folder sets {printable(name)}, which is not a number, text or flag of the model"
+            )
         _, path, attribute = map(str, key)
         states[path][attribute] = value
 

@@ -115,8 +115,7 @@ def _check_savable(signature: ModelSignature) -> None:
     for module in signature.walked.modules:
         if type(module).get_extra_state is not nn.Module.get_extra_state:
             raise ModelFolderError(
-                f"{printable(type(module).__name__)} has a state of its own (get_extra_state), which no safetensors "
-                "holds"
+                f"{printable(type(module).__name__)} has extra state (get_extra_state), which safetensors cannot store"
             )
     missing = next((held.name for held in signature.tensors if held.tensor.is_meta), None)
     if missing is not None:

@@ -67,7 +67,7 @@ def write_tensors(file: IO[bytes], tensors: Iterable[TensorWrite], metadata: Map
     for each in every:
         if each.dtype not in FORMAT_NAMES:
             raise ModelFolderError(
-                f"{printable(each.name)} is {each.dtype}, which safetensors has not: convert it first"
+                f"{printable(each.name)} is {each.dtype}, which safetensors does not support: convert it first"
             )
         start, end = end, end + math.prod(each.shape) * each.dtype.itemsize
         header[each.name] = {"dtype": FORMAT_NAMES[each.dtype], "shape": list(each.shape), "data_offsets": [start, end]}
@@ -132,17 +132,17 @@ def open_tensors(path: PATHLIKE) -> Iterator[TensorFile]:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
-        raise ModelFolderError(f"{printable(name)} is no ordinary file: save the model again")
+        raise ModelFolderError(f"{printable(name)} is not a regular file: save the model again")
     with os.fdopen(handle, "rb") as file:
         try:
             entries, metadata = read_header(lambda offset, length: _read_range(file, offset, length), status.st_size)
             yield TensorFile(file, {key: _stored_tensor(key, entry) for key, entry in entries.items()}, metadata)
         except HeaderError as error:
-            raise ModelFolderError(f"{printable(name)} is no safetensors file: {error}") from error
+            raise ModelFolderError(f"{printable(name)} is not a safetensors file: {error}") from error
         except (ValueError, RecursionError, OSError) as error:
             if isinstance(error, ModelFolderError):
                 raise
-            raise ModelFolderError(f"{printable(name)} is no safetensors file: {printable(str(error))}") from error
+            raise ModelFolderError(f"{printable(name)} is not a safetensors file: {printable(str(error))}") from error
 
 
 def _read_range(file: BufferedReader, offset: int, length: int) -> bytes:
@@ -153,7 +153,7 @@ def _read_range(file: BufferedReader, offset: int, length: int) -> bytes:
 def _stored_tensor(name: str, entry: HeaderEntry) -> StoredTensor:
     dtype = DTYPES_BY_NAME.get(entry.dtype)
     if dtype is None:
-        raise HeaderError(f"{printable(name)} is of the dtype {entry.dtype}, which this torch has not")
+        raise HeaderError(f"{printable(name)} is of the dtype {entry.dtype}, which this version of torch does not have")
     return StoredTensor(entry.shape, dtype, entry.start, entry.nbytes)
 
 

@@ -113,7 +113,7 @@ def sensitivity_steps(
             done += 1
             yield done, total
     if not count:
-        raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+        raise CutError("the batches are empty: pass a list or a DataLoader, because a generator yields its items once")
     return pd.DataFrame({
         "axis": np.repeat([axis.name for axis in chosen], [axis.size for axis in chosen]),
         "index": np.concatenate([np.arange(axis.size) for axis in chosen]) if chosen else np.empty(0, dtype=np.int64),
@@ -197,7 +197,7 @@ def compute_loss(loss: Loss, output: object, target: object, which: str) -> floa
 
 
 def plot_sensitivity(table: pd.DataFrame, ax: PlotAxes | None = None) -> PlotAxes:
-    """Plot the rise of the loss over the share of removed indices, the cheapest first.
+    """Plot the loss increase over the share of removed indices, the cheapest first.
 
     The rises of single indices are added up, which is an estimate of what they cost together.
 
@@ -211,7 +211,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: PlotAxes | None = None) -> PlotAxe
     Returns
     -------
     matplotlib.axes.Axes
-        With one line an axis: the share of its indices that is gone, and the rise of the loss.
+        With one line an axis: the share of its indices that is gone, and the loss increase.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def plot_sensitivity(table: pd.DataFrame, ax: PlotAxes | None = None) -> PlotAxe
     >>> import modulekg_widgets as mk
     >>> table = pd.DataFrame({"axis": ["0.out"] * 2, "index": [0, 1], "increase": [0.1, 0.3]})
     >>> mk.pruning.plot_sensitivity(table).get_ylabel()
-    'rise of the loss'
+    'loss increase'
     """
     from matplotlib import pyplot  # whose figures a notebook shows by itself
 
@@ -237,8 +237,8 @@ def plot_sensitivity(table: pd.DataFrame, ax: PlotAxes | None = None) -> PlotAxe
         rises = np.sort(part.to_numpy())
         costs = np.concatenate([[0.0], np.cumsum(rises)])
         lines += ax.plot(np.arange(len(rises) + 1) / len(rises), costs, label=str(name))
-    ax.set_xlabel("share of the indices that is gone")
-    ax.set_ylabel("rise of the loss")
+    ax.set_xlabel("share of removed channels")
+    ax.set_ylabel("loss increase")
     if 0 < len(lines) <= MAX_LEGEND_ENTRIES:
         beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
         legend = ax.legend(lines, [" "] * len(lines), fontsize="small", **beside)
@@ -279,11 +279,11 @@ def masked_losses(
         for at, dropped in enumerate([{}, *drops]):
             keeps = _keep_masks(own.axes, dropped)
             output = removal.output(keeps) if keeps else whole.output
-            sums[at] += compute_loss(loss, output, target, f"{which} without what goes" if keeps else which)
+            sums[at] += compute_loss(loss, output, target, f"{which} without the removed indices" if keeps else which)
             done += 1
             yield done, total
     if not count:
-        raise CutError("the batches are empty: pass a list or a DataLoader, for a generator gives its items once")
+        raise CutError("the batches are empty: pass a list or a DataLoader, because a generator yields its items once")
     return (sums / count).tolist()
 
 

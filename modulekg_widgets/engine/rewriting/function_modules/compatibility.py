@@ -46,7 +46,7 @@ def mismatch_reason(old: nn.Module, new: nn.Module) -> str | None:
 def side_effect_reason(old: nn.Module, new: nn.Module) -> str | None:
     """Returns the reason why a function called for its side effect cannot be replaced; else None."""
     if isinstance(old, FunctionModule) and old.site.is_side_effect and type(new) is not nn.Identity:
-        return f"{old.site} is called for what it writes, and what a module returns there is used by nobody"
+        return f"{old.site} is called for what it writes, and no one uses what a module returns there"
     return None
 
 

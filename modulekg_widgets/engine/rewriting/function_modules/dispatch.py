@@ -185,7 +185,9 @@ class _DispatchedRun(ForwardRun):
             return result
         module = module_state(self.server.holder)[MODULES].get(site.name)
         if module is None:
-            raise RewritingError(f"the function module {site.name} of {self._where} is gone: put nn.Identity() instead")
+            raise RewritingError(
+                f"the function module {site.name} of {self._where} was removed: put nn.Identity() instead"
+            )
         if not isinstance(module, FunctionModule):
             args, kwargs = fit_arguments(module, args, kwargs, owned_tensor_test(self.server.owner))  # type: ignore[assignment]
         return module(*args, **kwargs)

@@ -188,7 +188,7 @@ def _without_layer(flow: ModuleFlow, listed: set[str]) -> Iterator[Unfolded]:
     """The batch norms that take the output of no layer, as those that come before their convolution."""
     for node in flow.modules:
         if isinstance(node.module, BatchNorm) and node.path not in listed:
-            why = "what it takes is no layer's output" if node.calls else "it is not called"
+            why = "what it takes is not a layer's output" if node.calls else "it is not called"
             yield Unfolded("", node.path, why)
 
 
@@ -208,7 +208,7 @@ def norm_rejection_reason(norm: nn.Module, layers: ReplaceableLayers) -> str:
     """Returns the reason why a batch norm is no fixed affine map in eval mode; else an empty text."""
     cls = torch_class(norm, NORMS)
     if cls is None or not runs_as(norm, cls):
-        return f"{printable(type(norm).__name__)} has a forward of its own"
+        return f"{printable(type(norm).__name__)} overrides forward"
     if norm.running_mean is None or norm.running_var is None:
         return "the batch norm has no running statistics"
     if has_hooks(norm):

@@ -242,7 +242,7 @@ def rejection_reason(module: nn.Module, layers: ReplaceableLayers) -> str:
     if why:
         return why
     if type(module) not in ADAPTED:
-        return f"{printable(type(module).__name__)} is a class of its own, whose weight others may read"
+        return f"{printable(type(module).__name__)} is a subclass, whose weight others may read"
     if isinstance(layers.parent(module), LowRank):
         return "it is part of a low-rank update: merge that first"
     if getattr(module, "groups", 1) != 1:

@@ -324,7 +324,7 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise RewritingError(f"evaluate gave a {printable(type(value).__name__)}: let it give one number") from None
+        raise RewritingError(f"evaluate returned a {printable(type(value).__name__)}: let it give one number") from None
 
 
 def _checked_bits(bits: int) -> int:

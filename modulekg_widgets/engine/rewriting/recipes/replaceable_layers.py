@@ -55,9 +55,9 @@ class ReplaceableLayers:
         if is_parametrized(module):
             return "it is parametrised: call torch.nn.utils.parametrize.remove_parametrizations first"
         if not runs_as(module, cls):
-            return f"{printable(type(module).__name__)} has a forward of its own"
+            return f"{printable(type(module).__name__)} overrides forward"
         if self.is_in_plain_attribute(module):
-            return "a plain attribute holds it, too, which would go on calling the old one"
+            return "a plain attribute holds it, too, which would still call the old one"
         return self._tensor_rejection_reason(module) or ("it has hooks" if has_hooks(module) else "")
 
     def parent(self, module: nn.Module) -> nn.Module | None:
@@ -74,7 +74,7 @@ class ReplaceableLayers:
         for name in ("weight", "bias"):
             tensor = own.get(name)
             if name not in own or (tensor is None and name == "weight"):
-                return f"its {name} is no parameter, but computed (by a pruning mask, a weight norm) or missing"
+                return f"its {name} is not a parameter, but computed (by a pruning mask, a weight norm) or missing"
             if tensor is None:
                 continue
             if type(tensor) is not nn.Parameter or type(tensor.data) is not torch.Tensor:

@@ -20,6 +20,7 @@ from torch import nn
 
 from modulekg_widgets.engine.errors import ModelInUseError, printable
 from modulekg_widgets.engine.torch_runtime.hooks import HookRegistered, NoHooks
+from modulekg_widgets.engine.torch_runtime.isolation.progress import count_progress
 from modulekg_widgets.engine.torch_runtime.isolation.shadow import ALL, SHARED, UNREGISTERED, Shadow, can_swap_data
 from modulekg_widgets.engine.torch_runtime.isolation.state_guard import preserved, preserved_classes, preserved_memory
 from modulekg_widgets.engine.torch_runtime.modules import Attributes, module_state, registry
@@ -97,7 +98,9 @@ def run_isolated(
     model then.
     """
     with _limited_nesting(modules):
-        return _run_on_shadow(modules, inputs, run, own_memory, seed)
+        result = _run_on_shadow(modules, inputs, run, own_memory, seed)
+    count_progress("passes run")
+    return result
 
 
 @contextmanager
@@ -106,9 +109,9 @@ def _limited_nesting(modules: Sequence[nn.Module]) -> Iterator[None]:
     depth = getattr(_nesting, "depth", 0)
     if depth == MAX_NESTING:
         raise ModelInUseError(
-            f"{printable(type(modules[0]).__name__)} is looked at inside of {depth} other looks of this thread: a "
-            "hook or "
-            "the forward of a model looks at it each time that it runs. Let it not do so while it runs for a look"
+            f"{printable(type(modules[0]).__name__)} is viewed inside of {depth} other views of this thread: a "
+            "hook or the "
+            "forward of a model views it on each run. Do not view the model there"
         )
     _nesting.depth = depth + 1
     try:
@@ -124,7 +127,7 @@ def _run_on_shadow(
     try:
         shadow = Shadow(modules[0], held, own, None if hooks_come else no_hooks)
     except Exception as error:  # noqa: BLE001 - of the classes of what is in the model, or nested too deeply
-        why = f"no copy of it can be made ({type(error).__name__}: {printable(str(error), 100)})"
+        why = f"it cannot be copied ({type(error).__name__}: {printable(str(error), 100)})"
         return _run_on_model(modules, held, run, own, seed, why)
     sandbox = Sandbox([shadow.of(module) for module in modules], shadow.held, shadow)
     sandbox.notes += _sharing_notes(shadow)
@@ -165,7 +168,9 @@ def _sharing_notes(shadow: Shadow) -> Iterator[str]:
     for each in shadow.shared:
         if not is_module(each):
             name = printable(type(each).__name__)
-            yield f"forward ran with the model's own {name}, an object that cannot be copied: what it left there stays"
+            yield (
+                f"forward ran with the model's own {name}, an object that cannot be copied: what it left there is kept"
+            )
 
 
 def _description(value: object, modules: Sequence[nn.Module]) -> str:
@@ -230,7 +235,6 @@ def _parameters(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
 
 def _in_use_error(user: str, modules: Sequence[nn.Module], why: str) -> ModelInUseError:
     return ModelInUseError(
-        f"{printable(type(modules[0]).__name__)} cannot be looked at now: {user}, and no copy can stand for it, for "
-        f"{why}. "
-        "Look when that is done, or use self in the forward, so that a copy can run"
+        f"{printable(type(modules[0]).__name__)} cannot be viewed now: {user}, and no copy can run instead: "
+        f"{why}. Try again when that is done, or use self in the forward, so that a copy can run"
     )

@@ -33,7 +33,7 @@ def _row(step: ForwardStep, y: float, is_current: bool, hide_shapes: bool) -> It
     name = f"{step.path or '(model)'}  {step.class_name}"
     broken = step.statistics.non_finite if step.statistics else 0
     fill = PAGE.error if step.error or broken else PAGE.text
-    yield Text(x, y + 14, one_line(f"{name} · {broken:,} non-finite" if broken else name), fill)
+    yield Text(x, y + 14, one_line(f"{name} · {broken:,} NaN or infinite" if broken else name), fill)
     shape = "stopped here" if step.error else "?" if hide_shapes else shape_text(step.outputs)
     yield Text(WIDTH - MARGIN, y + 14, one_line(shape), PAGE.muted, "end")
 

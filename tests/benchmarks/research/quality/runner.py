@@ -111,7 +111,7 @@ def read(file: Path) -> Iterator[Result]:
             try:
                 yield Result.read(line)
             except (json.JSONDecodeError, TypeError):
-                log.warning("a line of %s is no result: measured again", file.name)
+                log.warning("a line of %s is not a result: measured again", file.name)
 
 
 def shown(result: Result) -> str:

@@ -31,7 +31,7 @@ export function parseJson(bytes: Uint8Array, what: string, unique = false): unkn
 /** The object that a document is. */
 export function parseObject(bytes: Uint8Array, what: string, unique = false): Fields {
   const value = parseJson(bytes, what, unique);
-  ensure(isObject(value), `${what} is no object`);
+  ensure(isObject(value), `${what} is not an object`);
   return value;
 }
 
@@ -72,7 +72,7 @@ function parsed(bytes: Uint8Array, what: string): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
   } catch {
-    throw malformed(`${what} is no JSON`); // never the parser's text: it quotes the file
+    throw malformed(`${what} is not JSON`); // never the parser's text: it quotes the file
   }
 }
 

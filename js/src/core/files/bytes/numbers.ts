@@ -50,7 +50,7 @@ export function text(bytes: Uint8Array, what: string): string {
   try {
     return STRICT.decode(bytes);
   } catch {
-    ensure(false, `${what} is no text`);
+    ensure(false, `${what} is not text`);
     return "";
   }
 }

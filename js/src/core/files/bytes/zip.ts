@@ -108,7 +108,7 @@ function entryAt(content: Uint8Array, at: number, shift: number): { entry: Entry
   const isUtf8 = (flags & UTF8) !== 0;
   const name = nameOf(content.subarray(at + CENTRAL, nameEnd), isUtf8);
   ensure((flags & HIDDEN) === 0, () => `${excerpt(name)} is encrypted`);
-  ensure(!name.includes("\0"), () => `${excerpt(name)} is no name`);
+  ensure(!name.includes("\0"), () => `${excerpt(name)} is not a name`);
   const told = [long(24), long(20), long(42)]; // size, packed, header
   const [size, packed, header] = extended(told, content.subarray(nameEnd, extraEnd));
   return { entry: { name, isUtf8, method: short(10), packed, size, header: header + shift, end: 0 }, next };

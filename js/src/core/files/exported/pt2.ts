@@ -328,7 +328,7 @@ class Payloads {
     const size = bytesOf(meta.dtype);
     const first = integer(mapping(meta.storage_offset).as_int ?? 0);
     const fits = first >= 0 && (first + elements) * size <= this.archive.size(member);
-    ensure(fits, () => `${excerpt(name)} goes beyond ${excerpt(member)}`);
+    ensure(fits, () => `${excerpt(name)} ends after ${excerpt(member)}`);
     const start = places.get(member) ?? null;
     return start === null ? null : start + first * size;
   }

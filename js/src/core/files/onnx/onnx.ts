@@ -69,7 +69,7 @@ interface Place {
 interface Body {
   readonly graph: GraphMessage;
   readonly tensors: ReadonlySet<string>;
-  readonly inputs: readonly string[]; // that are no tensors
+  readonly inputs: readonly string[]; // that are not tensors
 }
 
 /** Reads the graph of one file; `tensors` and `modules` are what it found beside operators. */
@@ -317,7 +317,7 @@ export async function readOnnx(source: FileSource): Promise<FileContents> {
   const wire = new Wire(window);
   const messages = new Messages(wire);
   const model = await modelOf(window, wire, messages, source.size);
-  ensure(model.graphs.length > 0 && model.opsets.length > 0, "no graph or no opset, so it is no ONNX model");
+  ensure(model.graphs.length > 0 && model.opsets.length > 0, "no graph or no opset: it is not an ONNX model");
   const functions: FunctionMessage[] = [];
   for (const { begin, end } of model.functions) {
     functions.push(await window.run(() => messages.function(begin, end)));
@@ -356,7 +356,7 @@ async function modelOf(window: Window, wire: Wire, messages: Messages, size: num
       const field = wire.field(at, size);
       const isPart = field.hasLength && [7, 20, 25].includes(field.number); // a graph, trainings, a function
       if (!isPart) head += Math.min(field.end - at, MAX_SHORT_ENTRY);
-      if (head > MAX_HEAD_SIZE) throw limitExceeded("bytes beside its graph");
+      if (head > MAX_HEAD_SIZE) throw limitExceeded("bytes outside its graph");
       if (field.hasLength) addTo(model, field, wire, messages);
       else if (field.number === 1) model.irVersion = wire.number(field);
       else if (field.number === 5) model.version = wire.number(field);

@@ -67,7 +67,7 @@ export class Inventory {
     if (found !== null) {
       this.addTensor(path, found, role);
     } else if (this.above.size >= MAX_DEPTH) {
-      if (!this.above.has(value)) this.warnings = [`what is nested more than ${MAX_DEPTH} deep is not listed`];
+      if (!this.above.has(value)) this.warnings = [`values nested more than ${MAX_DEPTH} deep are not listed`];
     } else if (!this.above.has(value)) {
       this.above.add(value);
       this.addInner(value, path);

@@ -181,10 +181,10 @@ function view(storage: Storage, dtype: string, layout: readonly Value[], changed
     steps instanceof Tuple && strides.length === shape.length && strides.every(isSize),
     "a tensor has strides that do not fit its shape"
   );
-  ensure(isSize(start), "a tensor goes beyond its storage");
+  ensure(isSize(start), "a tensor ends after its storage");
   const [first, bits, elements] = [start as number, bitsOf(dtype), product(shape, () => "a tensor")];
   const end = first + 1 + shape.reduce((total, length, at) => total + (length - 1) * strides[at], 0);
-  ensure(elements === 0 || end * bits <= storage.nbytes * 8 + 7, "a tensor goes beyond its storage");
+  ensure(elements === 0 || end * bits <= storage.nbytes * 8 + 7, "a tensor ends after its storage");
   const isWhole = (bits >= 8 || first === 0) && !changed;
   const offset = storage.offset === null || !isWhole ? null : storage.offset + Math.floor((first * bits) / 8);
   const nbytes = Math.min(Math.ceil((elements * bits) / 8), storage.nbytes);

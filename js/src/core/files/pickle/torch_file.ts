@@ -376,10 +376,10 @@ function codeWarnings(classes: readonly string[], loader: string, isScript: bool
   if (beyond.length === 0) return [];
   const listed = beyond.slice(0, MAX_NAMED).map(path => excerpt(path));
   const named = listed.join(", ") + (beyond.length > MAX_NAMED ? ", …" : "");
-  const text = `${loader} would import and run code that this file names, beyond what torch holds to be safe: ${named}`;
+  const text = `Loading this file with ${loader} can run code: ${named}`;
   return [
     isDangerous(beyond[0])
-      ? `${text}. That may do anything on your computer: do not load it`
-      : `${text}. Load it only if you trust where it comes from`
+      ? `${text}. It may do anything on your computer: do not load it`
+      : `${text}. Load it only if you trust its source`
   ];
 }

@@ -154,7 +154,7 @@ function hexOf(state: number): string {
 // Which siblings are drawn as one, as modulekg_widgets/engine/identity/folding.py has it for models.
 
 const MAX_STAGES = 8; // children of the root that stay apart when only their sizes differ: a reader looks for layer4
-const MAX_NAMED = 3; // values of a range that are no numbers
+const MAX_NAMED = 3; // values of a range that are not numbers
 const SAME = "identical structure, separate weights";
 
 interface Run {

@@ -26,14 +26,25 @@ export const LINE = 14; // height of what is written below
 const MAX_LISTED = 3; // members of a run that are all named
 const MANY = 12; // operators of one card, of which the line of code says more than their names
 
-/** `fold`: the run that the unit stands for; `isRun`: each of its members gives to the next. */
-export function unitText(h: Hierarchy, { node, ordinal, of }: Unit, fold?: Fold, isRun = false): CardText {
-  const text = cardText(h, node);
+/** `name`: the one in its frame; `fold`: the run that the unit stands for; `isRun`: each member gives to the next. */
+export function unitText(
+  h: Hierarchy,
+  { node, ordinal, of }: Unit,
+  name: string,
+  fold?: Fold,
+  isRun = false
+): CardText {
+  const text = named(cardText(h, node), oneLine(name));
   if (fold) {
     const parts = [membersText(h, fold, isRun), foldParams(h, fold)];
     return { ...text, detail: oneLine(parts.filter(part => part !== "").join(" · ")) };
   }
   return of > 1 ? { ...text, subtitle: `${text.subtitle} · ${words.call(ordinal + 1, of)}` } : text;
+}
+
+/** The root and the cards of unique modules keep their class as the title. */
+function named(text: CardText, name: string): CardText {
+  return name !== "" && text.name === text.title ? { ...text, name, title: name } : text;
 }
 
 /** "0 → … → 11", or "0 … 29 side by side" */

@@ -98,6 +98,17 @@ describe("the data flow between modules", () => {
     expect(links(all)).toContainEqual(["0", "1", "2×1×2×4"]);
   });
 
+  it("names a module with the list around it where that has no frame", () => {
+    const net = payloadOf(
+      container("Net", [
+        ["stem", leaf("Linear")],
+        ["experts", sequence("ModuleList", [leaf("ReLU"), leaf("GELU")])]
+      ])
+    );
+    const scene = draw(withFlow(net, lineOf([1, 3, 4])), "dataflow"); // what has a frame: "0", above
+    expect(names(scene)).toEqual(["input x", "stem", "experts.0", "experts.1", "output"]);
+  });
+
   it("folds no modules that stand beside each other in the flow", () => {
     const net = payloadOf(
       sequence(

@@ -230,7 +230,8 @@ class FlowSceneBuilder {
     const { node } = unit;
     const fold = this.items.folded.has(place) ? h.fold(node) : undefined;
     const only = this.onlyStep(place);
-    const text = withFlops(h, this.store, node, unitText(h, unit, fold, this.items.isRun(place)));
+    const name = this.nameIn(parent, node);
+    const text = withFlops(h, this.store, node, unitText(h, unit, name, fold, this.items.isRun(place)));
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
@@ -254,6 +255,14 @@ class FlowSceneBuilder {
       badge,
       size: cardSize(shown, badge, opens, this.measure)
     });
+  }
+
+  /** "layers.0" where no frame is drawn for `layers`, which is called by nobody. */
+  private nameIn(place: number, node: number): string {
+    const frame = place < 0 ? this.store.get("focus") : this.nodes[place].index;
+    const above = frame > 0 ? `${this.h.path(frame)}.` : "";
+    const path = this.h.path(node);
+    return frame >= 0 && path.startsWith(above) ? path.slice(above.length) : this.h.name(node);
   }
 
   /** The one operator of a leaf module, which is then its card. */

@@ -3,7 +3,18 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { canDraw, oneLine } from "../../shared/base/canvas";
-import { button, el, listen, nameSpan, setAttribute, keyLine, setRole, Part, onResize } from "../../shared/ui/dom";
+import {
+  button,
+  el,
+  listen,
+  nameSpan,
+  setAttribute,
+  keyLine,
+  setRole,
+  Part,
+  onResize,
+  setText
+} from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { watchTheme } from "../../shared/stage/theme";
 import { type ChartTheme, readChartTheme } from "../../metrics/base/chart_theme";
@@ -330,7 +341,7 @@ export class FrequencyChart extends Part {
       rank === null
         ? this.summary()
         : words.atRank(rank, this.data.payload.entities.name[entities[rank - 1]], counts[rank - 1]);
-    if (this.said.textContent !== text) this.said.textContent = text;
+    setText(this.said, text);
   }
 
   private summary(): string {

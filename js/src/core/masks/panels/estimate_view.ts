@@ -9,7 +9,7 @@ import { batchesText, increaseText, shareText } from "../draft/number_texts";
 import type { CellTooltip } from "../cell_drawing";
 import * as words from "../../words/masks";
 
-// The rise of the loss against the FLOPs left, to look along, and to click or to walk on with keys: dots that are measured
+// The loss increase against the FLOPs left, to look along, and to click or to walk on with keys: dots that are measured
 // with a line through them, and fainter the sum of what single indices cost.
 
 const [WIDTH, HEIGHT] = [246, 108];

@@ -11,7 +11,8 @@ import {
   Part,
   setRole,
   iconButton,
-  field
+  field,
+  setText
 } from "../../shared/ui/dom";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
@@ -295,7 +296,7 @@ export class MaskStatus extends Part {
       session.notice
     ];
     const text = parts.filter(Boolean).join(" · ");
-    if (this.text.textContent !== text) this.text.textContent = text;
+    setText(this.text, text);
     this.text.title = text; // a long one is cut off
     this.close.hidden = session.notice === "";
     this.host.classList.toggle("mkg-is-warning", !connected);
@@ -359,7 +360,7 @@ class Gauge {
   draw({ before, after }: Amount, isRough: boolean): void {
     const { counter } = this;
     const text = `${isRough ? "≈ " : ""}${amountText(counter, before)} → ${amountText(counter, after)}`;
-    if (this.amount.textContent !== text) this.amount.textContent = text;
+    setText(this.amount, text);
     this.change.textContent = changeText(before, after);
     this.element.title = `${exactNumber(before)} → ${exactNumber(after)}${this.per}`;
     this.element.dataset.mkgAfter = String(after);

@@ -10,7 +10,8 @@ import {
   setAttribute,
   Part,
   setRole,
-  onResize
+  onResize,
+  setText
 } from "../../shared/ui/dom";
 import { BlockList } from "./block_list";
 import { cellLayout, type RowMove } from "../cell_drawing";
@@ -156,7 +157,7 @@ class AxisRow {
     const { data, session } = this.scene;
     const [kept, size] = [data.draft.remaining(this.axis), data.axes.size[this.axis]];
     const text = this.strip ? `${exactNumber(kept)} / ${exactNumber(size)}` : exactNumber(size);
-    if (this.count.textContent !== text) this.count.textContent = text;
+    setText(this.count, text);
     this.count.title = this.strip ? words.keptOf(kept, size) : words.SIZE_TITLE;
     const isLocked = session.isLocked(this.axis);
     this.drawAway();
@@ -190,7 +191,7 @@ class AxisRow {
     const { removed, increase } = found;
     const [all, single] = [increaseText(increase), increaseText(found.mean)];
     const text = removed ? words.lossChange(all) : words.perChannel(single);
-    if (this.cost.textContent !== text) this.cost.textContent = text;
+    setText(this.cost, text);
     this.cost.title = removed
       ? words.costOfRemoved(removed, all, increaseText(increase / removed), single)
       : words.costTitle(single);

@@ -1,7 +1,7 @@
 // The blocks that can be removed as a whole: a line that opens on a row for each.
 
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
-import { button, Disposers, el, listen, nameSpan, setAttribute } from "../../shared/ui/dom";
+import { button, Disposers, el, listen, nameSpan, setAttribute, setText } from "../../shared/ui/dom";
 import { exactNumber, shortNumber } from "../../shared/base/format";
 import { cellLayout, CELL_FLAGS, paintCell, ScoreScale } from "../cell_drawing";
 import type { EditorContext } from "../session/editor_context";
@@ -90,7 +90,7 @@ export class BlockList {
       const text = outer >= 0 ? words.away(lastOf(blocks.table.path[outer])) : isRemoved ? words.REMOVE : words.KEEP;
       line.row.classList.toggle("mkg-is-gone", blocks.gone.has(block));
       line.row.classList.toggle("mkg-is-away", outer >= 0);
-      if (line.state.textContent !== text) line.state.textContent = text;
+      setText(line.state, text);
       setAttribute(line.toggle, "aria-pressed", String(blocks.gone.has(block)));
       setAttribute(line.toggle, "aria-disabled", outer >= 0 ? "true" : null);
       line.toggle.title = this.titleOf(block, outer);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { contrast } from "../../shared/stage/color";
-import { ColorBook, COLORS, lineColor, runDash } from "./chart_theme";
+import { ColorBook, COLORS, lineColor, runDash, sharingGrey } from "./chart_theme";
 
 const slots = Array.from({ length: COLORS }, (_, slot) => slot);
 
@@ -84,9 +84,15 @@ describe("runDash", () => {
 });
 
 describe("ColorBook", () => {
-  it("gives different slots while there are any, then the least used", () => {
+  it("gives different slots while there are any, then grey", () => {
+    const book = new ColorBook();
     const keys = Array.from({ length: COLORS + 2 }, (_, i) => `m${i}`);
-    expect(new ColorBook().slotsOf(keys)).toEqual([...slots, 0, 1]);
+    expect(book.slotsOf(keys)).toEqual([...slots, COLORS - 1, COLORS - 1]);
+    expect(sharingGrey(keys, book.slotsOf(keys))).toBe(3);
+    expect(sharingGrey(keys.slice(0, COLORS), slots)).toBe(0);
+    // once there is a color for each, each has one
+    expect(new Set(book.slotsOf(keys.slice(2))).size).toBe(COLORS);
+    expect(book.slotsOf(keys.slice(2, 9)).slice(0, 5)).toEqual([2, 3, 4, 5, 6]);
   });
 
   it("keeps the slots of what stays and gives free ones to what comes", () => {

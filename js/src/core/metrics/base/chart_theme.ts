@@ -23,30 +23,41 @@ export function runDash(run: number): readonly number[] {
   return DASHES[run % DASHES.length];
 }
 
+const GREY = COLORS - 1; // the last color: of the eighth line, and of all further ones
+
 /** Remembers which module has which color in a chart, for as long as it is drawn; in other charts the same, if it can. */
 export class ColorBook {
   private readonly charts = new Map<string, Map<string, number>>();
   private readonly liked = new Map<string, number>(); // what a key has had first
 
-  /** The slots of the keys that a chart draws now; those that it drew before keep theirs. */
+  /** The slots of the keys that are drawn now, each its own; grey where there are more. Those drawn before keep theirs. */
   slotsOf(keys: readonly string[], chart = ""): number[] {
     const slots = this.charts.get(chart) ?? new Map<string, number>();
     this.charts.set(chart, slots);
     const drawn = new Set(keys);
-    for (const key of [...slots.keys()]) if (!drawn.has(key)) slots.delete(key);
-    const used = new Array<number>(COLORS).fill(0);
-    for (const slot of slots.values()) used[slot] += 1;
+    const used = new Set<number>();
+    for (const [key, slot] of slots) {
+      if (drawn.has(key) && !used.has(slot)) used.add(slot);
+      else slots.delete(key);
+    }
     for (const key of drawn) {
       if (slots.has(key)) continue;
-      const least = Math.min(...used);
-      const liked = this.liked.get(key) ?? -1;
-      const slot = used[liked] === least ? liked : used.indexOf(least);
-      used[slot] += 1;
-      slots.set(key, slot);
-      if (liked < 0) this.liked.set(key, slot);
+      const free = [this.liked.get(key) ?? -1, ...PALETTE.lines.light.keys()].find(
+        slot => slot >= 0 && !used.has(slot)
+      );
+      slots.set(key, free ?? GREY);
+      if (free === undefined) continue;
+      used.add(free);
+      if (!this.liked.has(key)) this.liked.set(key, free);
     }
-    return keys.map(key => slots.get(key) ?? 0);
+    return keys.map(key => slots.get(key) ?? GREY);
   }
+}
+
+/** How many keys share the grey, where they do. */
+export function sharingGrey(keys: readonly string[], slots: readonly number[]): number {
+  const grey = new Set(keys.filter((_, i) => slots[i] === GREY)).size;
+  return grey > 1 ? grey : 0;
 }
 
 export interface ChartTheme {

@@ -59,8 +59,8 @@ export class PanelStore extends StateStore<PanelState> {
 /** What pictures are made by. */
 export type PanelReader = Pick<PanelStore, "get">;
 
-/** The state as it is but for the metric, which is drawn as lines. */
-export function linesOf(store: PanelReader, metric: string): PanelReader {
-  const own: Partial<PanelState> = { metric, view: "lines" };
+/** The state as it is but for the metric, which is drawn as lines, and the modules where they are given. */
+export function linesOf(store: PanelReader, metric: string, modules?: readonly string[]): PanelReader {
+  const own: Partial<PanelState> = { metric, view: "lines", modules };
   return { get: key => own[key] ?? store.get(key) } as PanelReader;
 }

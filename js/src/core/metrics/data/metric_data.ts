@@ -29,6 +29,7 @@ export function alertMessage({ module, text }: AlertMark): string {
 interface MetricIndex {
   readonly series: number[];
   readonly modules: Set<string>;
+  revision: number; // of the data, at the last change of it
 }
 
 export type Kind = "numbers" | "histograms";
@@ -98,15 +99,18 @@ export class MetricData {
   }
 
   apply(update: Update): void {
+    this.revision += 1;
     if (update.reset) this.clear();
     this.addEntries(update.catalog);
     this.addPoints(update.points);
     for (const series of update.points.series) this.ended.delete(this.entries[series]?.run ?? -1); // it was started again
     this.addHistograms(update.histograms);
     this.addAlerts(update.alerts);
+    for (const run of update.waiting) {
+      this.waiting.add(run);
+      this.ended.delete(run);
+    }
     update.ended.forEach(run => this.ended.add(run));
-    update.waiting.forEach(run => this.waiting.add(run));
-    this.revision += 1;
     for (const listener of [...this.listeners]) listener();
   }
 
@@ -133,7 +137,7 @@ export class MetricData {
   }
 
   private addToIndex(kind: Kind, metric: string, module: string, at: number): void {
-    const index = this.indices[kind].get(metric) ?? { series: [], modules: new Set<string>() };
+    const index = this.indices[kind].get(metric) ?? { series: [], modules: new Set<string>(), revision: 0 };
     this.indices[kind].set(metric, index);
     index.series.push(at);
     index.modules.add(module);
@@ -148,6 +152,8 @@ export class MetricData {
         const line = this.lines.get(index) ?? new LineData(this.limit);
         this.lines.set(index, line);
         line.append(numbers, at, count);
+        const own = this.indices.numbers.get(entry.metric);
+        if (own) own.revision = this.revision;
         this.taken += count;
         this.reach(entry.run, line.lastStep);
       }

@@ -123,8 +123,40 @@ export function chosenModules(data: MetricData, store: PanelReader): Chosen {
   if (view === "heatmap") return { modules: offered, ...plain };
   if (isOffered) return { modules: [selected], ...plain };
   if (view !== "grid") return { ...plain, isAuto: true, ...topDeviating(data, store) };
-  const drawn = new Set(data.metrics("numbers").flatMap(one => topDeviating(data, linesOf(store, one)).modules));
-  return { modules: offered.filter(module => drawn.has(module)), ...plain, isAuto: true };
+  return { modules: sharedModules(data, store, offered), ...plain, isAuto: true };
+}
+
+const STAYS = 2; // places by which a module that is drawn already goes before the others, or lines would come and go
+const shared = new WeakMap<MetricData, readonly string[]>();
+
+/**
+ * The modules that all charts draw, each in one color: of each metric the most unusual ones in turn, what is usual in the
+ * first one, and the selected module.
+ */
+export function sharedModules(data: MetricData, store: PanelReader, offered: readonly string[]): readonly string[] {
+  if (offered.length <= AUTO_COUNT) return offered;
+  const among = new Set(offered);
+  const before = shared.get(data) ?? [];
+  const places = new Map<string, number>();
+  const kept = new Set([store.get("selected") ?? ""].filter(module => among.has(module)));
+  for (const metric of data.metrics("numbers").filter(one => hasLayers(data, one))) {
+    const reader = linesOf(store, metric);
+    const own = modulesOf(data, reader).filter(module => among.has(module));
+    const { modules, reasons } = topDeviating(data, reader, own, AUTO_COUNT);
+    const ranked = reasons.size ? [...reasons.keys()] : [...modules];
+    const usual = reasons.size ? ranked.pop() : undefined;
+    if (!places.size && usual) kept.add(usual);
+    ranked.forEach((module, rank) => {
+      const place = before.includes(module) ? rank - STAYS : rank;
+      places.set(module, Math.min(place, places.get(module) ?? Infinity));
+    });
+  }
+  const others = [...places.keys()].filter(module => !kept.has(module));
+  others.sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
+  const drawn = new Set([...kept, ...others.slice(0, AUTO_COUNT - kept.size)]);
+  const found = offered.filter(module => drawn.has(module));
+  shared.set(data, found);
+  return found;
 }
 
 /** How many modules a view draws of its own accord. */

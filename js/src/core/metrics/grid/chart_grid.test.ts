@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import type uPlot from "uplot";
+import { describe, expect, it, vi } from "vitest";
 import {
   all,
   choose,
@@ -12,8 +13,11 @@ import {
   useMetricPage
 } from "../../../testing/metric_page";
 import { type EntryRow, numbers, type Parts, series, until } from "../../../testing/metrics";
+import { ColorBook } from "../base/chart_theme";
 import type { PanelState } from "../base/state";
-import { distinctParts, spread } from "../lines/end_labels";
+import { chosenLines, linePicture, type Source } from "../pictures";
+import { distinctParts, paintEndLabels, spread } from "../lines/end_labels";
+import { LineChart } from "../lines/line_chart";
 
 useMetricPage();
 
@@ -82,6 +86,93 @@ describe("the charts of all metrics", () => {
     await until(() => expect(find(".mkg-metric-module-count").textContent).toBe("9 selected, 8 of 30 modules shown"));
   });
 
+  it("draw the same modules, each in one color, which the list has", async () => {
+    const modules = Array.from({ length: 30 }, (_, i) => `m${i}`);
+    const metrics = ["Norm", "Mean", "Max"];
+    const entries = metrics.flatMap(metric => numbers(metric, modules));
+    // in each metric other modules lie apart
+    const value = (i: number) =>
+      10 + (i % 31) * 0.001 + ([2, 14, 25].includes(i % 30) ? i : 0) + (i % 11 === 3 ? i : 0);
+    const colors = vi.spyOn(LineChart.prototype, "draw");
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(5, step => value(i) * (step + 1))]) });
+    const lines = colors.mock.calls.slice(-metrics.length).flatMap(([picture]) => picture.lines);
+    colors.mockRestore();
+    const found = new Map<string, Set<string>>();
+    for (const { module, color } of lines) found.set(module, new Set([...(found.get(module) ?? []), color]));
+    expect(found.size).toBe(8);
+    expect([...found.values()].map(own => own.size)).toEqual(Array.from({ length: 8 }, () => 1));
+    expect(new Set([...found.values()].flatMap(own => [...own])).size).toBe(8);
+    expect(ticked().sort()).toEqual([...found.keys()].sort());
+    const dots = new Map(
+      all("[data-mkg-path]").map(row => [
+        row.dataset.mkgPath,
+        row.querySelector<HTMLElement>("[data-mkg-color]")?.dataset.mkgColor
+      ])
+    );
+    for (const [module, own] of found) expect(dots.get(module)).toBe([...own][0]);
+  });
+
+  it("have a color for each of eight runs; of more the rest is grey, and they say so", async () => {
+    const runs = Array.from({ length: 10 }, (_, i) => `run${i}`);
+    const entries = runs.flatMap((_, run) => numbers("loss", [""], run));
+    const draw = vi.spyOn(LineChart.prototype, "draw");
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(5, step => step + i)]) }, runs);
+    const colors = draw.mock.calls[draw.mock.calls.length - 1][0].lines.map(({ color }) => color);
+    draw.mockRestore();
+    expect(new Set(colors).size).toBe(8);
+    expect(new Set(colors.slice(7)).size).toBe(1);
+    expect(card("loss").querySelector(".mkg-metric-card-note")?.textContent).toBe(
+      "3 lines in grey: more lines than colors."
+    );
+  });
+
+  it("are made while they are in sight, and anew once they have changed", async () => {
+    type Watch = (entries: readonly { target: Element; isIntersecting: boolean }[]) => void;
+    const watched: Element[] = [];
+    let tell: Watch = () => {};
+    vi.stubGlobal(
+      "IntersectionObserver",
+      class {
+        constructor(callback: Watch, options?: object) {
+          if (options) tell = callback; // that of the panel has none
+        }
+        observe = (element: Element) => void watched.push(element);
+        unobserve(): void {}
+        disconnect(): void {}
+      }
+    );
+    const draw = vi.spyOn(LineChart.prototype, "draw");
+    const save = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
+    const see = (metric: string, isIntersecting: boolean) => tell([{ target: card(metric), isIntersecting }]);
+    const drawn = () => draw.mock.calls.length;
+    const value = (metric: string) => card(metric).querySelector(".mkg-metric-card-value")?.textContent;
+    try {
+      await grid();
+      expect(drawn()).toBe(0);
+      expect(all(".mkg-metric-card").every(element => watched.includes(element))).toBe(true);
+      expect([value("lr"), value("loss")]).toEqual(["10,000", "1e7"]);
+      see("loss", true);
+      await until(() => expect(drawn()).toBe(1));
+      receive({ points: [[3, [[10, 5]]]] }); // of lr, which nobody sees
+      await until(() => expect(host().dataset.mkgPoints).toBe("71"));
+      await new Promise(resolve => setTimeout(resolve, 50));
+      expect([drawn(), value("lr")]).toEqual([1, "10,000"]);
+      receive({ points: [[6, [[10, 6]]]] });
+      await until(() => expect([drawn(), value("loss")]).toEqual([2, "6"]));
+      see("lr", true);
+      await until(() => expect([drawn(), value("lr")]).toEqual([3, "5"]));
+      see("loss", false);
+      receive({ points: [[6, [[11, 7]]]] });
+      await until(() => expect(host().dataset.mkgPoints).toBe("73"));
+      find(".mkg-metric-csv").click(); // everything as it is
+      await until(() => expect(value("loss")).toBe("7"));
+    } finally {
+      draw.mockRestore();
+      save.mockRestore();
+      vi.unstubAllGlobals();
+    }
+  });
+
   it("open one by one, and back; what is chosen stays", async () => {
     const chosen = { window: 5, zoom: [2, 6] as const, logScale: true, paused: true, modules: ["a"], selected: "b" };
     await grid({ ...chosen, phase: "both" });
@@ -138,6 +229,13 @@ describe("the charts of all metrics", () => {
     expect(card("loss").querySelector(".mkg-metric-card-value")?.textContent).toBe("4 – 8");
   });
 
+  it("count the whole model where a metric of modules has it", async () => {
+    const entries = [...numbers("Norm", ["", "a"]), ...numbers("loss", [""])];
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(3, step => step + i)]) });
+    expect(find(".mkg-metric-module-count").textContent).toBe("2 of 2 modules shown");
+    expect(ticked()).toEqual(["", "a"]);
+  });
+
   it("show all modules that have any metric, and only these are ticked", async () => {
     await grid();
     expect(ticked()).toEqual(MODULES);
@@ -153,6 +251,8 @@ describe("the state of the runs", () => {
     ["a run waits", { waiting: [0] }, ["x"], ["Waiting for the first step", "waiting"]],
     ["values come", training(), ["x"], ["Running", "running"]],
     ["all is over", { ...training(), ended: [0] }, ["x"], ["Ended", "ended"]],
+    ["a run was over before its first value", { ended: [0] }, ["x"], ["Ended without values", "empty"]],
+    ["one of two has values", { ...training(), ended: [0, 1] }, ["x", "y"], ["Ended (1 of 2 runs)", "ended"]],
     ["one of two runs", training(), ["x", "y"], ["Running (1 of 2 runs)", "running"]],
     [
       "one is over, one waits",
@@ -175,6 +275,30 @@ describe("the state of the runs", () => {
     find(".mkg-metric-pause").click();
     receive({ ended: [0] });
     await until(() => expect(state()).toEqual(["Ended", "ended"]));
+  });
+});
+
+describe("the state without a kernel", () => {
+  it.each<[string, Parts, [string, string]]>([
+    ["runs", training(), ["Kernel disconnected", "lost"]],
+    ["waits", { waiting: [0] }, ["Kernel disconnected", "lost"]],
+    ["has ended", { ...training(), ended: [0] }, ["Ended", "ended"]]
+  ])("of a run that %s", async (_, parts, expected) => {
+    await grid({}, parts);
+    const before = state();
+    page.store.set("connected", false);
+    expect(state()).toEqual(expected);
+    page.store.set("paused", true);
+    expect(state()).toEqual(expected);
+    page.store.set("paused", false);
+    page.store.set("connected", true);
+    expect(state()).toEqual(before);
+  });
+
+  it("of a run that was started again waits", async () => {
+    await grid({}, { ended: [0] });
+    receive({ waiting: [0] });
+    await until(() => expect(state()[1]).toBe("waiting"));
   });
 });
 
@@ -203,6 +327,34 @@ describe("the names at the ends of lines", () => {
     [["net.only.one"], ["net.only.one"]]
   ])("of %j are %j", (names, parts) => {
     expect(distinctParts(names)).toEqual(parts);
+  });
+
+  it("of a line of several modules are the first one and how many more, which a narrow chart keeps", () => {
+    const modules = ["layer1.0", "layer1.1", "layer1.2", "layer2.0"];
+    receive({
+      entries: numbers("Norm", modules),
+      points: modules.map((_, i) => [i, series(5, step => step + (i < 3 ? 0 : 9))])
+    });
+    page.store.set("metric", "Norm");
+    const theme = { line: String, text: "#000", font: "sans" } as unknown as Source["theme"];
+    const { data } = page.feed;
+    const source = { data, store: page.store, runs: ["x"], colors: new ColorBook(), theme, until: () => Infinity };
+    const { picture } = linePicture(source, chosenLines(source));
+    expect(picture.lines.map(({ label, names }) => [label, names])).toEqual([
+      ["layer1.0 +2", modules.slice(0, 3)],
+      ["layer2.0", ["layer2.0"]]
+    ]);
+    const written: string[] = [];
+    const nothing = () => {};
+    const ctx = {
+      measureText: (text: string) => ({ width: 6 * text.length }),
+      fillText: (text: string) => void written.push(text),
+      ...{ save: nothing, restore: nothing, setLineDash: nothing, beginPath: nothing, moveTo: nothing },
+      ...{ lineTo: nothing, stroke: nothing }
+    };
+    const plot = { ctx, width: 162, bbox: { left: 0, top: 0, width: 100, height: 100 }, valToPos: (y: number) => y };
+    paintEndLabels(plot as unknown as uPlot, picture, "10px sans");
+    expect(written).toEqual(["…r1.0 +2", "layer2.0"]);
   });
 
   it("are apart, in order, and between the edges", () => {

@@ -1,29 +1,42 @@
-// All metrics in small charts: first what is logged as a loss, each with its own scale; only those in sight are drawn.
+// All metrics in small charts: first what is logged as a loss, each with its own scale, the colors those of all. Only charts
+// in sight are made, and only those that have changed are made anew.
 
-import { Disposers, box, button, el, listen, setAttribute, setRole } from "../../shared/ui/dom";
+import { box, button, el, setAttribute, setRole, setText } from "../../shared/ui/dom";
 import { isEqual } from "../../shared/base/state_store";
-import { pixelRatio } from "../../shared/base/canvas";
+import { canDraw, fittingRatio, type Picture } from "../../shared/base/canvas";
 import * as words from "../../words/metrics";
 import { linesOf, type PanelStore } from "../base/state";
 import { valueText } from "../base/value_axis";
-import { hasLayers, modulesOf, orderedMetrics } from "../data/selection";
-import { callCount, linePicture, type LinesRendered, pointCount, type Shown, type Source, widened } from "../pictures";
+import { AUTO_COUNT, chosenModules, hasLayers, modulesOf, orderedMetrics, sharedModules } from "../data/selection";
+import {
+  callCount,
+  type ChosenLines,
+  chosenLines,
+  linePicture,
+  type LinesRendered,
+  pointCount,
+  type Shown,
+  type Source,
+  widened
+} from "../pictures";
 import { LineChart } from "../lines/line_chart";
 
 interface GridEvents {
   open(metric: string): void;
   follow(chart: HTMLElement, metric: LinesRendered, step: number | null): void;
+  seen(): void; // other charts are in sight
 }
 
-const AHEAD = 80; // CSS pixels beyond the edge of what is seen
+const AHEAD = 200; // CSS pixels beyond the edge of what is seen
 
 export class ChartGrid {
-  private readonly disposers = new Disposers();
   private readonly scroller = el("div", "mkg-metric-grid-scroller");
   private readonly grid = el("div", "mkg-metric-grid");
   private readonly cards = new Map<string, Card>();
   private shown: readonly Card[] = [];
   private source?: Source;
+  private choice = ""; // what all charts were made by
+  private readonly observer?: IntersectionObserver;
 
   constructor(
     private readonly host: HTMLElement,
@@ -33,23 +46,30 @@ export class ChartGrid {
     host.setAttribute("role", "group");
     this.scroller.append(this.grid);
     host.append(this.scroller);
-    this.disposers.add(listen(this.scroller, "scroll", () => this.paint()));
+    if (typeof IntersectionObserver !== "function") return;
+    const around = { root: this.scroller, rootMargin: `${AHEAD}px 0px` };
+    this.observer = new IntersectionObserver(entries => this.see(entries), around);
   }
 
   dispose(): void {
-    this.disposers.dispose();
+    this.observer?.disconnect();
     this.cards.forEach(card => card.dispose());
     this.host.replaceChildren();
   }
 
-  /** Pictures of all metrics that have values. */
-  draw(source: Source): readonly LinesRendered[] {
+  /**
+   * Pictures of all metrics that have values. Those out of sight may be of values that have changed since, unless all are
+   * `wanted`.
+   */
+  draw(source: Source, wanted = false): readonly LinesRendered[] {
+    const before = this.source;
     this.source = source;
     const metrics = orderedMetrics(source.data).filter(metric => hasPoints(source, metric));
     const cards = metrics.map(metric => this.cardOf(metric));
     if (!isEqual(cards, this.shown)) {
       for (const [metric, card] of this.cards) {
         if (metrics.includes(metric)) continue;
+        this.observer?.unobserve(card.element);
         card.dispose();
         this.cards.delete(metric);
       }
@@ -59,46 +79,82 @@ export class ChartGrid {
     cards.forEach((card, i) => {
       card.element.classList.toggle("mkg-is-first", i === 0 && !hasLayers(source.data, card.metric));
     });
-    const drawn = cards.map(card => card.update(source));
-    this.paint();
-    return drawn;
+    const shared = sharedChoice(source);
+    const chosen = { ...this.store.snapshot(), pointed: null, notice: "" };
+    const choice = JSON.stringify([source.data.structure, shared, chosen]);
+    const isOther = choice !== this.choice || source.theme !== before?.theme;
+    this.choice = choice;
+    for (const card of cards) if (isOther || wanted || card.isSeen) card.choose(source, shared, choice);
+    const slots = slotsOf(source, cards);
+    const drawn = cards.map(card => card.update(slots));
+    for (const card of cards) if (card.isSeen) card.paint();
+    return drawn.filter(one => one !== undefined);
   }
 
   point(series: number | null): void {
     this.cards.forEach(card => card.point(series));
   }
 
-  /** What is in sight, as one picture. */
-  get canvas(): HTMLCanvasElement | null {
-    const { scroller, source } = this;
-    const target = el("canvas");
-    const context = source && target.getContext("2d");
+  /** All charts as one picture; those out of sight are made for it, one after the other. */
+  async picture(source: Source): Promise<Picture | null> {
+    const { grid } = this;
+    const canvas = el("canvas");
+    const context = canDraw() ? canvas.getContext("2d") : null;
     if (!context) return null;
-    const ratio = pixelRatio();
-    target.width = scroller.clientWidth * ratio;
-    target.height = scroller.clientHeight * ratio;
-    const origin = scroller.getBoundingClientRect();
-    for (const card of this.shown) card.paintOn(context, origin, ratio, source);
-    return target;
+    this.draw(source, true);
+    const ratio = fittingRatio(grid.offsetWidth, grid.offsetHeight);
+    canvas.width = grid.offsetWidth * ratio;
+    canvas.height = grid.offsetHeight * ratio;
+    context.scale(ratio, ratio);
+    for (const card of this.shown) {
+      card.paint();
+      await Promise.resolve(); // the chart library draws at the end of the present task
+      card.paintOn(context, grid.getBoundingClientRect(), source);
+      if (!card.isSeen) card.rest();
+    }
+    return { canvas, ratio };
   }
 
   private cardOf(metric: string): Card {
-    const card = this.cards.get(metric) ?? new Card(metric, this.host, this.store, this.events);
+    const known = this.cards.get(metric);
+    if (known) return known;
+    const card = new Card(metric, this.host, this.store, this.events);
+    card.isSeen = !this.observer; // else it says so at once
+    this.observer?.observe(card.element);
     this.cards.set(metric, card);
     return card;
   }
 
-  private paint(): void {
-    const { scroller } = this;
-    const top = scroller.scrollTop - AHEAD;
-    const bottom = scroller.scrollTop + scroller.clientHeight + AHEAD;
-    const places = this.shown.map(({ element }) => [element.offsetTop, element.offsetHeight]);
-    this.shown.forEach((card, i) => {
-      const [start, height] = places[i];
-      if (start <= bottom && start + height >= top) card.paint();
-      else card.rest();
-    });
+  private see(entries: readonly IntersectionObserverEntry[]): void {
+    for (const { target, isIntersecting } of entries) {
+      const card = this.shown.find(({ element }) => element === target);
+      if (!card) continue;
+      card.isSeen = isIntersecting;
+      if (!isIntersecting) card.rest();
+    }
+    this.events.seen();
   }
+}
+
+interface Choice {
+  readonly modules?: readonly string[]; // of all charts, where the choice is not left to each
+  readonly isAuto: boolean;
+}
+
+function sharedChoice({ data, store }: Source): Choice {
+  const { modules, isAuto } = chosenModules(data, store);
+  if (modules.length > AUTO_COUNT) return { modules: sharedModules(data, store, modules), isAuto };
+  return { modules: isAuto && modules.length ? modules : undefined, isAuto };
+}
+
+/** The colors of modules, and those of runs: one for each in all charts. */
+function slotsOf({ colors }: Source, cards: readonly Card[]): (lines: ChosenLines) => number[] {
+  const [modules, runs] = [false, true].map(isByRun => {
+    const keys = [...new Set(cards.flatMap(({ lines }) => (lines?.isByRun === isByRun ? lines.keys : [])))];
+    const slots = colors.slotsOf(keys, isByRun ? "\nruns" : "\n");
+    return new Map(keys.map((key, i) => [key, slots[i]]));
+  });
+  return ({ keys, isByRun }) => keys.map(key => (isByRun ? runs : modules).get(key) ?? 0);
 }
 
 function hasPoints({ data }: Source, metric: string): boolean {
@@ -111,8 +167,16 @@ class Card {
   private readonly value = el("span", "mkg-metric-card-value");
   private readonly stage = el("div", "mkg-metric-card-stage");
   private readonly note = el("div", "mkg-metric-card-note mkg-dim");
+  isSeen = false;
+  lines?: ChosenLines;
   private chart?: LineChart;
   private drawn?: LinesRendered;
+  private painted?: LinesRendered;
+  private built = ""; // what the lines were chosen from
+  private source?: Source;
+  private slots: readonly number[] = [];
+  private size = "";
+  private isAuto = false;
 
   constructor(
     readonly metric: string,
@@ -146,9 +210,26 @@ class Card {
     this.chart?.point(series);
   }
 
+  /** Which series are drawn; `choice`: what all charts are made by. */
+  choose(source: Source, { modules, isAuto }: Choice, choice: string): void {
+    const { data, store } = source;
+    this.isAuto = isAuto;
+    const built = `${data.index("numbers", this.metric)?.revision} ${data.alertCount} ${choice}`;
+    if (built === this.built && this.source?.theme === source.theme) return;
+    this.built = built;
+    this.source = { ...source, store: linesOf(store, this.metric, modules) };
+    this.lines = chosenLines(this.source);
+    this.drawn = undefined;
+  }
+
   /** What is to be drawn once the card is in sight. */
-  update(source: Source): LinesRendered {
-    const drawn = linePicture({ ...source, store: linesOf(source.store, this.metric) });
+  update(slotsOf: (lines: ChosenLines) => number[]): LinesRendered | undefined {
+    const { source, lines: own } = this;
+    if (!source || !own) return undefined;
+    const slots = slotsOf(own);
+    if (this.drawn && isEqual(slots, this.slots)) return this.drawn;
+    this.slots = slots;
+    const drawn = linePicture(source, own, slots);
     this.drawn = drawn;
     setText(this.value, valuesText(drawn));
     const { lines, axis } = drawn.picture;
@@ -163,22 +244,29 @@ class Card {
   }
 
   paint(): void {
-    if (!this.drawn) return;
-    const { picture } = this.drawn;
+    const { drawn, stage } = this;
+    const size = `${stage.clientWidth} ${stage.clientHeight}`;
+    if (!drawn || (this.chart && this.painted === drawn && this.size === size)) return;
+    [this.painted, this.size] = [drawn, size];
     this.chart ??= this.create();
-    this.chart.draw({ ...picture, span: widened(picture.span) });
+    this.chart.draw({ ...drawn.picture, span: widened(drawn.picture.span) });
   }
 
-  paintOn(context: CanvasRenderingContext2D, origin: DOMRect, ratio: number, { theme }: Source): void {
+  /** With its title above and its note below, in CSS pixels. */
+  paintOn(context: CanvasRenderingContext2D, origin: DOMRect, { theme }: Source): void {
     const canvas = this.chart?.canvas;
     if (!canvas?.width) return;
-    const [head, stage] = [this.title, this.stage].map(element => element.getBoundingClientRect());
-    context.font = `600 ${12 * ratio}px ${theme.font}`;
-    context.fillStyle = theme.text;
+    const [head, stage, note] = [this.title, this.stage, this.note].map(part => part.getBoundingClientRect());
+    const write = (text: string, { left, top }: DOMRect) =>
+      context.fillText(text, left - origin.left, top - origin.top, stage.width);
     context.textBaseline = "top";
-    const title = `${this.metric}  ${this.value.textContent}`;
-    context.fillText(title, (head.left - origin.left) * ratio, (head.top - origin.top) * ratio, stage.width * ratio);
-    context.drawImage(canvas, (stage.left - origin.left) * ratio, (stage.top - origin.top) * ratio);
+    context.font = `600 12px ${theme.font}`;
+    context.fillStyle = theme.text;
+    write(`${this.metric}  ${this.value.textContent}`, head);
+    context.drawImage(canvas, stage.left - origin.left, stage.top - origin.top, stage.width, stage.height);
+    context.font = `11px ${theme.font}`;
+    context.fillStyle = theme.muted;
+    if (!this.note.hidden) write(this.note.title, note);
   }
 
   private create(): LineChart {
@@ -194,9 +282,10 @@ class Card {
   private countText({ shown, choice }: LinesRendered, { data, store }: Source): string {
     if (choice) return choice;
     const modules = new Set(shown.map(({ entry }) => entry.module)).size;
-    const all = modulesOf(data, linesOf(store, this.metric)).length;
+    const all = modulesOf(data, store).length;
     const calls = callCount(shown);
-    return modules < all ? words.shownOf(modules, all, calls) : words.modulesAndCalls(modules, calls);
+    if (modules >= all) return words.modulesAndCalls(modules, calls);
+    return this.isAuto ? words.unusual(modules, all, calls) : words.shownOf(modules, all, calls);
   }
 }
 
@@ -219,7 +308,3 @@ const shortText = (value: number, digits: number) =>
 export const shownIn = (drawn: readonly LinesRendered[]): Shown[] => drawn.flatMap(({ shown }) => shown);
 
 export const pointsIn = ({ data }: Source, drawn: readonly LinesRendered[]): number => pointCount(data, shownIn(drawn));
-
-function setText(element: HTMLElement, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
-}

@@ -21,7 +21,17 @@ function line(
   data.append(Float64Array.from([...steps, ...steps.map(value)]), 0, steps.length);
   const label = `m${series}`;
   const style = { color: "#000000", dash: [], width: 1, hasDots: false, reason: "", broken: 0, isSelected: false };
-  return { series, module: label, label, suffix: "", end: label, data, range: { start: 0, end }, ...style };
+  return {
+    series,
+    module: label,
+    label,
+    suffix: "",
+    names: [label],
+    ends: [label],
+    data,
+    range: { start: 0, end },
+    ...style
+  };
 }
 
 const every = line(0, [0, 1, 2, 3, 4, 5], step => step);

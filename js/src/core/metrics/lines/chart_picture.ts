@@ -12,7 +12,8 @@ export interface ChartLine {
   readonly module: string;
   readonly label: string;
   readonly suffix: string; // the end of the label
-  readonly end: string; // its name at its end, or ""; series that differ by the run alone have one
+  readonly names: readonly string[]; // of all series that have these values
+  readonly ends: readonly string[]; // the names at its end; series that differ by the run alone have one
   readonly isSelected: boolean; // its module is, or one that has the same values
   readonly data: LineData;
   readonly range: Range; // the points in the span

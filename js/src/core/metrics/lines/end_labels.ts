@@ -3,21 +3,21 @@
 import type uPlot from "uplot";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { shortened } from "../heat/heatmap";
+import * as words from "../../words/metrics";
 import type { ChartLine, ChartPicture } from "./chart_picture";
 
 const LEAD = 14; // CSS pixels from the end of the line to its name
 const GAP = 4; // after the name
 const PLAIN = 12; // CSS pixels on the right of a chart without names
-const SHARE = 0.34; // of the chart's width that names may take
-const SAME = " = ";
+const SHARE = 0.38; // of the chart's width that names may take
 const APART = 11; // CSS pixels between two names
 
 /** CSS pixels that the names need. */
 export function labelRoom(plot: uPlot, picture: ChartPicture | undefined, font: string): number {
-  const names = distinctParts(picture?.lines.map(({ end }) => end) ?? []).filter(Boolean);
+  const names = endNames(picture?.lines ?? []).filter(({ name }) => name !== "");
   if (!names.length || !canDraw()) return PLAIN;
   plot.ctx.font = font;
-  const widest = Math.max(...names.map(name => plot.ctx.measureText(name).width));
+  const widest = Math.max(...names.map(({ name, more }) => plot.ctx.measureText(name + more).width));
   return Math.ceil(Math.min(widest + LEAD + GAP, SHARE * plot.width));
 }
 
@@ -42,9 +42,18 @@ export function distinctParts(names: readonly string[]): string[] {
   });
 }
 
-interface Place {
-  readonly line: ChartLine;
+interface EndName {
   readonly name: string;
+  readonly more: string; // which is never cut off
+}
+
+function endNames(lines: readonly ChartLine[]): EndName[] {
+  const names = distinctParts(lines.flatMap(({ ends }) => ends));
+  return lines.map(({ ends }) => ({ name: names.splice(0, ends.length)[0], more: words.more(ends.length - 1) }));
+}
+
+interface Place extends EndName {
+  readonly line: ChartLine;
   readonly end: number; // device pixels
   y: number;
 }
@@ -61,7 +70,7 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
   ctx.textAlign = "left";
   ctx.lineWidth = 1.5 * ratio;
   ctx.setLineDash([]);
-  for (const { line, name, end, y } of places) {
+  for (const { line, name, more, end, y } of places) {
     ctx.strokeStyle = line.color;
     ctx.beginPath();
     ctx.moveTo(right + ratio, end);
@@ -69,37 +78,25 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
     ctx.lineTo(right + (LEAD - 3) * ratio, y);
     ctx.stroke();
     ctx.fillStyle = picture.theme.text;
-    ctx.fillText(fitting(ctx, name, room), right + LEAD * ratio, y);
+    const fitting = shortened(ctx, name, room - ctx.measureText(more).width);
+    ctx.fillText(fitting + more, right + LEAD * ratio, y);
   }
   ctx.restore();
 }
 
-/** Of a line that has several names, each is shortened to what the ones before it leave. */
-function fitting(ctx: CanvasRenderingContext2D, text: string, room: number): string {
-  if (ctx.measureText(text).width <= room) return text;
-  const names = text.split(SAME);
-  let rest = room - (names.length - 1) * ctx.measureText(SAME).width;
-  const short = names.map((name, i) => {
-    const shown = shortened(ctx, name, rest / (names.length - i));
-    rest -= ctx.measureText(shown).width;
-    return shown;
-  });
-  return short.join(SAME);
-}
-
 function lastPlaces(plot: uPlot, { lines, axis }: ChartPicture): Place[] {
-  const named = new Set([""]);
-  const names = distinctParts(lines.map(({ end }) => end));
+  const named = new Set<string>();
+  const names = endNames(lines);
   return lines.flatMap((line, i) => {
     const { data, range } = line;
-    const name = names[i];
-    if (named.has(name)) return [];
-    named.add(name);
+    const { name, more } = names[i];
+    if (name === "" || named.has(name + more)) return [];
+    named.add(name + more);
     for (let at = range.end - 1; at >= range.start; at -= 1) {
       const place = axis.plot(data.values[at]);
       if (!Number.isFinite(place)) continue;
       const end = plot.valToPos(place, "y", true);
-      return [{ line, name, end, y: end }];
+      return [{ line, name, more, end, y: end }];
     }
     return [];
   });

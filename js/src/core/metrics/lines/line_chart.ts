@@ -321,6 +321,8 @@ export class LineChart {
     const place = this.plot.over.getBoundingClientRect();
     const box = (this.small?.tipHost ?? this.host).getBoundingClientRect();
     const more = rows.length < readings.length ? [words.moreLines(readings.length - rows.length)] : [];
+    const joined = rows.filter(({ line }) => line.names.length > 1);
+    const same = joined.map(({ line }) => words.sameValues(line.label, line.names));
     this.tip.show(
       left + place.left - box.left,
       top + place.top - box.top,
@@ -333,7 +335,7 @@ export class LineChart {
         dash: reading.line.dash,
         isNearest: reading === nearest
       })),
-      [...more, ...textsNear(this.plot, this.picture?.marks ?? [], left)]
+      [...more, ...same, ...textsNear(this.plot, this.picture?.marks ?? [], left)]
     );
     this.placeDots(rows);
     this.events.hover(step);

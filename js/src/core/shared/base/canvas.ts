@@ -19,6 +19,23 @@ export function pixelRatio(): number {
   return Math.max(1, Math.min(4, globalThis.devicePixelRatio || 1));
 }
 
+/** A drawn canvas, with its device pixels for one CSS pixel. */
+export interface Picture {
+  readonly canvas: HTMLCanvasElement;
+  readonly ratio: number;
+}
+
+const MAX_SIDE = 16_000; // device pixels that every browser can draw
+
+/** The pixels of a picture of this size, fewer than those of the screen where it is very large. */
+export function fittingRatio(width: number, height: number): number {
+  return Math.min(pixelRatio(), MAX_SIDE / Math.max(1, width, height));
+}
+
+/** What is on a canvas of the page. */
+export const pictureOf = (canvas: HTMLCanvasElement | null): Picture | null =>
+  canvas && { canvas, ratio: pixelRatio() };
+
 export type Measure = (text: string, size: number, bold: boolean) => number;
 
 /** Widths from a canvas where there is one, else from an average letter. */

@@ -13,6 +13,11 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Nothing happens where the text is the same: what is said to those who do not see the page is not said again. */
+export function setText(element: HTMLElement, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** A push button; `title` doubles as the tooltip. */
 export function button(className: string, text: string, title = ""): HTMLButtonElement {
   const element = el("button", className, text);

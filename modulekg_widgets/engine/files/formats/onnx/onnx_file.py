@@ -158,7 +158,7 @@ class GraphReader:
             return getattr(self._messages, kind).FromString(content)
         except DecodeError as error:
             raise ModelFileError(
-                f"{self._label} has bytes that are no {kind}: it is cut off or forged, download or copy it again"
+                f"{self._label} has bytes that are not a {kind}: it is cut off or forged, download or copy it again"
             ) from error
 
     def _body(self, spans: Iterable[Span], place: NodeContext) -> GraphBody:
@@ -420,7 +420,9 @@ def read_onnx(source: FileSource) -> FileContents:
     head, graphs, functions = _parts(source, wire)
     model = reader.parsed("ModelProto", head)
     if not graphs or not model.opset_import:
-        raise ModelFileError(f"{printable(source.name)} has no {'opset' if graphs else 'graph'}: it is no ONNX model")
+        raise ModelFileError(
+            f"{printable(source.name)} has no {'opset' if graphs else 'graph'}: it is not an ONNX model"
+        )
     graph = reader.graph(graphs, functions)
     return FileContents(
         "onnx",
@@ -449,7 +451,7 @@ def _parts(source: FileSource, wire: WireReader) -> tuple[bytes, list[Span], lis
         if len(head) > _MAX_HEAD_BYTES or len(functions) > MAX_FUNCTIONS or len(graphs) > MAX_METADATA_ENTRIES:
             raise ModelFileError(
                 f"{printable(source.name)} has more than {_MAX_HEAD_BYTES:,} bytes, {MAX_FUNCTIONS:,} functions or "
-                f"{MAX_METADATA_ENTRIES:,} graphs beside its graph: larger files are not opened"
+                f"{MAX_METADATA_ENTRIES:,} further graphs: larger files are not opened"
             )
     return bytes(head), graphs, functions
 

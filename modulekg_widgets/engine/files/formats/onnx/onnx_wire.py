@@ -96,7 +96,8 @@ class WireReader:
                 raise self._malformed(tag)
             if at > stop == self._source.size and kind == LENGTH and 0 < key >> 3 <= LAST_FIELD:
                 raise self._error(
-                    f"it is cut off: it has {stop:,} bytes, and a part of it ends at {at:,}: download or copy it again"
+                    f"it is cut off: it has {stop:,} bytes, and one of its parts ends at {at:,}: download or copy "
+                    "it again"
                 )
             if at > stop or not 0 < key >> 3 < 1 << 29:
                 raise self._malformed(tag)
@@ -105,7 +106,7 @@ class WireReader:
     def content(self, start: int, stop: int) -> bytes:
         """Returns the bytes of a message below the size limit."""
         if stop - start > MAX_MESSAGE_BYTES:
-            raise self._error(f"a message at {start:,} has {stop - start:,} bytes beside numbers, too many to be read")
+            raise self._error(f"a message at {start:,} has {stop - start:,} bytes besides numbers, too many to be read")
         if start < self._begin or stop > self._end:
             self._move(start)
             if stop > self._end:
@@ -160,7 +161,7 @@ class WireReader:
 
     def _check_operator(self, start: int, length: int) -> None:
         if length > MAX_MESSAGE_BYTES:
-            raise self._error(f"an operator at {start:,} has {length:,} bytes beside numbers, too many to be read")
+            raise self._error(f"an operator at {start:,} has {length:,} bytes besides numbers, too many to be read")
 
     def _attribute(self, node: WireNode, place: int, start: int, stop: int) -> bytes:
         kept = bytearray()
@@ -186,7 +187,7 @@ class WireReader:
 
     def _keep(self, kept: bytearray, start: int, stop: int) -> None:
         if len(kept) + stop - start > MAX_MESSAGE_BYTES:
-            raise self._error(f"a message at {start:,} has more than {MAX_MESSAGE_BYTES:,} bytes beside numbers")
+            raise self._error(f"a message at {start:,} has more than {MAX_MESSAGE_BYTES:,} bytes besides numbers")
         kept += self.content(start, stop)
 
     def _varint(self, at: int) -> tuple[int, int]:

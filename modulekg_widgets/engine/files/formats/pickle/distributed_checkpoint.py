@@ -83,7 +83,7 @@ def read_shard(source: FileSource) -> FileContents:
         raise ModelFileError(
             f"{printable(source.name)} is a shard of torch.distributed.checkpoint, and {METADATA}, which names what "
             "is in "
-            "it, is not beside it: copy the whole folder, and open that"
+            "it, is not in its folder: copy the whole folder, and open that"
         )
     with source.beside(METADATA) as metadata:
         contents = read_metadata(metadata)
@@ -92,7 +92,8 @@ def read_shard(source: FileSource) -> FileContents:
     own = [each for each, parts in here if parts]
     if not own:
         raise ModelFileError(
-            f"{printable(source.name)} has no tensors by the {METADATA} beside it: it has another name than when it "
+            f"{printable(source.name)} has no tensors in the {METADATA} of its folder: it has another name than "
+            "when it "
             "was "
             "saved, or is of another checkpoint"
         )
@@ -135,7 +136,7 @@ def _contents(source: FileSource, pickles: PickleStream, root: PickleValue) -> F
     tensors, objects = [], []
     for name, about in listed.items():
         if type(name) is not str:
-            raise ModelFileError(f"{printable(source.name)} has an entry whose name is no text: it is forged")
+            raise ModelFileError(f"{printable(source.name)} has an entry whose name is not text: it is forged")
         if type(about) is ObjectRecord and object_class(about) == _TENSOR:
             tensors.append(_record(name, _attributes(about, _TENSOR), stored, optimizers))
         else:
@@ -175,7 +176,7 @@ def _stored_parts(source: FileSource, entries: PickleValue) -> Iterator[tuple[tu
         file, start, nbytes = (place.get(each) for each in ("relative_path", "offset", "length"))
         if type(name) is not str or type(file) is not str or not is_safe_path(file):
             raise ModelFileError(
-                f"{printable(source.name)} names {printable(repr(plain_value(file)))}, which is no file of its "
+                f"{printable(source.name)} names {printable(repr(plain_value(file)))}, which is not a file of its "
                 "folder: it may lead "
                 "anywhere, so it is not opened"
             )

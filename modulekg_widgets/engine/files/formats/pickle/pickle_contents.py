@@ -87,7 +87,7 @@ class PickleContents:
             self._add_inner(value, path)
             self._above.remove(id(value))
         elif len(self._above) >= MAX_DEPTH:
-            self.warnings = (f"what is nested more than {MAX_DEPTH} deep is not listed",)
+            self.warnings = (f"values nested more than {MAX_DEPTH} deep are not listed",)
 
     def _add_tensor(self, path: str, found: PickledTensor, role: str | None) -> None:
         name = self._unique_name(path or "tensor")  # one that was saved alone has no name

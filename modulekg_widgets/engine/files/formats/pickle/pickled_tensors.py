@@ -198,7 +198,7 @@ def _view(storage: StorageRecord, dtype: str, layout: PickleValue, changed: bool
     elements = math.prod(shape)
     end = start + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if type(start) is not int or start < 0 or (elements and end * bits > storage.nbytes * 8 + 7):
-        raise ValueError("a tensor goes beyond its storage")
+        raise ValueError("a tensor ends after its storage")
     nbytes = min(-(-elements * bits // 8), storage.nbytes)
     whole = bits >= 8 or start == 0
     offset = None if storage.offset is None or changed or not whole else storage.offset + start * bits // 8

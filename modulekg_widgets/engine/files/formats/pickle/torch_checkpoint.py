@@ -151,7 +151,7 @@ def _read(source: FileSource) -> FileContents:
     if is_package(archive):
         raise ModelFileError(
             f"{printable(source.name)} is an archive of torch.package, which holds a model with its code: load it with "
-            "torch.package.PackageImporter(path).load_pickle(package, resource), if you trust where it comes from, and "
+            "torch.package.PackageImporter(path).load_pickle(package, resource), if you trust its source, and "
             "pass the model, or save its state_dict"
         )
     if "data.pkl" not in archive:

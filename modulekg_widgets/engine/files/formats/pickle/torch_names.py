@@ -47,7 +47,7 @@ def code_warnings(classes: Iterable[str], loader: str, safe: Collection[str] = S
     if not beyond:
         return ()
     named = ", ".join(printable(path) for path in beyond[:MAX_LISTED]) + (", …" if len(beyond) > MAX_LISTED else "")
-    text = f"{loader} would import and run code that this file names, beyond what torch holds to be safe: {named}"
+    text = f"Loading this file with {loader} can run code: {named}"
     if is_dangerous(beyond[0]):
-        return (f"{text}. That may do anything on your computer: do not load it",)
-    return (f"{text}. Load it only if you trust where it comes from",)
+        return (f"{text}. It may do anything on your computer: do not load it",)
+    return (f"{text}. Load it only if you trust its source",)

@@ -18,9 +18,7 @@ from modulekg_widgets.engine.knowledge.prediction.data.published import IMAGENET
 PICTURES, VIDEO, SEQUENCES, TABLES, TEXT = "pictures", "video", "sequences", "tables", "text"
 MODALITY_BY_DIMS = {5: VIDEO, 4: PICTURES, 3: SEQUENCES}  # of an input: sample, channels, and so on
 TABLE_DIMS = 2
-UNKNOWN_MODALITY = (
-    "what neither layers nor a call tell"  # rows of numbers or sequences: what reads others has layers for it
-)
+UNKNOWN_MODALITY = "an unknown kind of input"  # rows of numbers or sequences: what reads others has layers for it
 MODALITY_BY_LAYER = {"Conv3d": VIDEO, "Conv2d": PICTURES, "Embedding": TEXT, "Conv1d": SEQUENCES}
 # by properties of a data set, and by whole words of its task or of what it says of its inputs
 MODALITY_BY_PROPERTY = {

@@ -206,8 +206,8 @@ class TargetRegressor:
         if self.has_many_values:
             (setting,) = self._chosen
             kind = "structure, size and training" if setting.weights.words else "size, depth and structure"
-            beside = f", and on {self.sources[setting.source].name}" if setting.source is not None else ""
-            return f"Gaussian process on {kind}{beside}"
+            further = f", and on {self.sources[setting.source].name}" if setting.source is not None else ""
+            return f"Gaussian process on {kind}{further}"
         return f"{len(self._chosen)} Gaussian processes, averaged"
 
     @cached_property

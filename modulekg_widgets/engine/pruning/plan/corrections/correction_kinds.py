@@ -143,7 +143,7 @@ class Corrections:
     def with_pinned(self, candidate: PlanCandidate, cut: Sequence[Term], source: str) -> PlanCandidate:
         """The candidate with some axes kept whole."""
         names = ", ".join(self.axes.of(atom).name for atom in cut[:3]) + (", …" if len(cut) > 3 else "")
-        what = f"{names} stays whole{self._shared_size_reason(candidate, cut)}"
+        what = f"{names} is not cut{self._shared_size_reason(candidate, cut)}"
         change = Change(PINNED, what, source, self._axis_names(cut))
         return replace(candidate, selection=candidate.selection.pin(cut, source), changes=(*candidate.changes, change))
 
@@ -170,4 +170,4 @@ class Corrections:
 def _shared_size_note(axes: Axes, number: str, group: Sequence[Term]) -> str:
     names = ", ".join(printable(axes.of(atom).name) for atom in group[:MAX_NAMES])
     more = ", …" if len(group) > MAX_NAMES else ""
-    return f", for {number} is one number for {names}{more}, which can only go alike"
+    return f", for {number} is one number for {names}{more}, which must have equal sizes"

@@ -63,8 +63,8 @@ MAX_TRIES = 40  # to find the axes along which a cut model gives other values
 log = logging.getLogger("modulekg_widgets")
 MAX_OPERATORS_RUN = 8_000  # operators that run to see what axes do; of further ones, what they reach has to do
 NOT_COMPARABLE = (
-    "the code goes another way on the smaller sizes, and what it computes cannot be compared with the masked model, "
-    "which has no data or gives other values each time that it runs, as by a clock"
+    "the code takes another branch on the smaller sizes, and its result cannot be compared with the masked model, "
+    "which has no data or returns different values each time it runs"
 )
 MAX_NAMES = 6  # in a note
 AFFORDABLE_FLOPS = 2e9  # floating-point operations: two passes of such a model take a tenth of a second
@@ -126,7 +126,7 @@ class Repair:
         """The verified candidate, if its dry run is known already."""
         wrong = self._unremovable_lists(fixed)
         if wrong:
-            unlike = "the cut model is not the one whose router cannot choose what goes"
+            unlike = "the cut model differs from the one whose router cannot choose what is removed"
             return self.verified(self.corrections.with_pinned(candidate, wrong, unlike))
         blind = self._unobservable_axes(fixed)
         if blind:
@@ -142,7 +142,7 @@ class Repair:
         doubted = [atom for atom in fixed.selection.changed if self._doubt(atom) and atom not in self.explicit_axes]
         if doubted:
             # what is not doubted goes without, or shows itself what is wrong
-            why = "the cut model does not give what the masked one does, or that cannot be compared"
+            why = "the cut model does not return what the masked one returns, or that cannot be compared"
             return self.verified(self._with_unproved_pinned(candidate, dict.fromkeys(doubted, why)))
         return self._largest_matching(candidate, fixed, self._verdict(fixed, found) is None)
 
@@ -216,7 +216,9 @@ class Repair:
             doubt = self._doubt(atom)
             why = NOT_COMPARABLE if atom in self._unverified_explicit else None if doubt is None else doubt.reason
             if why is not None and (atom in self.explicit_axes or atom in self._unverified_explicit):
-                found.append(f"{printable(self.axes.of(atom).name)} goes as asked, though it is not proved: {why}")
+                found.append(
+                    f"{printable(self.axes.of(atom).name)} is cut as requested, although it is not proved: {why}"
+                )
         return found
 
     def _unremovable_lists(self, candidate: PlanCandidate) -> list[Term]:
@@ -252,7 +254,7 @@ class Repair:
                 self._with_unproved_pinned(candidate, {atom: NOT_COMPARABLE for atom in every if atom not in named})
             )
         where = mended.changes[0].source if mended.changes else "the model"
-        unlike = f"gives other values than the masked model, {where}"
+        unlike = f"returns other values than the masked model, {where}"
         good: list[Term] = []
         best: tuple[PlanCandidate, DryRunResult] | None = None
         waiting = [every[len(every) // 2 :], every[: len(every) // 2]]
@@ -273,12 +275,10 @@ class Repair:
             elif len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
         if best is None and unknown:
-            raise CutError(
-                f"no axis can be cut: {NOT_COMPARABLE}. Name those that shall go all the same with per_axis={{…}}"
-            )
+            raise CutError(f"no axis can be cut: {NOT_COMPARABLE}. To cut some anyway, name them in per_axis={{…}}")
         if best is None:
             raise CutError(
-                f"the plan runs, but gives other values than the masked model: {where}. Spare it with keep=[…]"
+                f"the plan runs, but returns other values than the masked model: {where}. Protect it with keep=[…]"
             )
         return best
 
@@ -380,7 +380,7 @@ class Repair:
                 if mismatch.error
                 else "gives sizes that no choice of axes meets"
             )
-            + ". Spare the module with keep=[…], or choose axes with only=[…]"
+            + ". Protect the module with keep=[…], or choose axes with only=[…]"
         )
 
     def _narrowed_options(

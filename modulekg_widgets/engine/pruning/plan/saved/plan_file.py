@@ -75,10 +75,10 @@ def load_plan(path: str | os.PathLike[str]) -> PruningPlan:
     try:
         return parse_plan(content, f"mk.load_plan({os.fspath(path)!r})")
     except PlanFileError as error:
-        raise PlanFileError(f"{printable(str(file))} is no plan: {error}; save one with plan.save(path)") from error
+        raise PlanFileError(f"{printable(str(file))} is not a plan: {error}; save one with plan.save(path)") from error
     except (ValueError, RecursionError) as error:
         raise PlanFileError(
-            f"{printable(str(file))} is no JSON: {printable(str(error))}; save one with plan.save(path)"
+            f"{printable(str(file))} is not JSON: {printable(str(error))}; save one with plan.save(path)"
         ) from error
 
 
@@ -189,7 +189,7 @@ def _check_gains(tensors: list[TensorEdit]) -> None:
         name, dim = edit.gain_of
         direction = by_name.get(name)
         if direction is None or direction.gain_of or dim >= len(direction.shape):
-            raise PlanFileError(f"{printable(name)} is no direction of a normalised weight")
+            raise PlanFileError(f"{printable(name)} is not a direction of a normalised weight")
         for gain, whole in ((edit.shape, direction.shape), (edit.shape_after, direction.shape_after)):
             if math.prod(gain) != (1 if dim < 0 else whole[dim]):
                 raise PlanFileError(f"{printable(edit.names[0])} has not one entry for each norm of {printable(name)}")
@@ -219,7 +219,7 @@ def _attribute_change(name: str, pair: object) -> tuple[SizeValue, SizeValue]:
     if not alike:
         raise PlanFileError(f"{printable(name)} changes from {_describe(before)} to {_describe(after)}")
     if any(part.startswith("__") or not part for part in name.split(".")):
-        raise PlanFileError(f"{printable(name)} is no attribute that holds a size")
+        raise PlanFileError(f"{printable(name)} is not an attribute that holds a size")
     return before, after
 
 
@@ -409,7 +409,7 @@ def _existing_plan(path: str, folder: int | None) -> tuple[int, ...] | None:
         try:
             parse_plan(read_bounded(path, MAX_FILE_SIZE, folder), "")
         except (OSError, ValueError, RecursionError):
-            raise PlanFileError(f"{printable(path)} is there and is no plan: choose another name") from None
+            raise PlanFileError(f"{printable(path)} exists and is not a plan: choose another name") from None
     return known
 
 

@@ -13,7 +13,8 @@ MAX_ROWS = 40
 WIDTH = 100  # columns of a line, where names allow it
 MEMBERS = 3  # as many are named at most
 BEFORE, AFTER, REMAINING = "before", "after", "left"
-AXIS, TENSORS = "channel group (axis)", "tensors [dimension]"
+GROUP, GROUPS = "channel group", "channel groups"
+AXIS, TENSORS = f"{GROUP} (axis)", "tensors [dimension]"
 CORRECTIONS, BLOCKS = "Corrections from the dry run", "Removed blocks"
 MILLISECONDS = "milliseconds"
 
@@ -44,7 +45,7 @@ class PlanText:
             parts.append([f"{BLOCKS}:", *(f"  {printable(path)}" for path in self.blocks[:MAX_ROWS])])
             parts[-1] += _more(self.blocks, "block", "blocks")
         if self.axes:
-            parts.append([*self._axes_text(), *_more(self.axes, "axis", "axes")])
+            parts.append([*self._axes_text(), *_more(self.axes, GROUP, GROUPS)])
         if self.changes:
             parts.append([f"{CORRECTIONS}:", *(f"  {printable(change, 500)}" for change in self.changes[:MAX_ROWS])])
             parts[-1] += _more(self.changes, "correction", "corrections")
@@ -58,7 +59,7 @@ class PlanText:
         rows = [
             (row.name, str(row.size), str(row.left), _shortened(row.members, MEMBERS)) for row in self.axes[:MAX_ROWS]
         ]
-        more = "".join(f"<p>{line.strip()}</p>" for line in _more(self.axes, "axis", "axes"))
+        more = "".join(f"<p>{line.strip()}</p>" for line in _more(self.axes, GROUP, GROUPS))
         axes = _table((AXIS, BEFORE, AFTER, TENSORS), rows) + more if rows else ""
         changes = "".join(f"<li>{html.escape(change)}</li>" for change in self.changes[:MAX_ROWS])
         listed = f"<p>{CORRECTIONS}</p><ul>{changes}</ul>" if changes else ""

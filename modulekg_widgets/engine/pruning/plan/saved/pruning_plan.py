@@ -23,6 +23,7 @@ from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
 from modulekg_widgets.engine.pruning.plan.saved.plan_text import MILLISECONDS, AxisRow, PlanText, remaining_share
 from modulekg_widgets.engine.pruning.plan.saved.plan_writing import plan_bytes, save_plan
 from modulekg_widgets.engine.safe_files import PATHLIKE
+from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
 
 if TYPE_CHECKING:
     from modulekg_widgets.engine.profiling.timing import Call, TimedModel
@@ -177,9 +178,10 @@ class PruningPlan:
         from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 
         traced = TracedCall.of_signature(model) if self.traced is None else self.traced
-        receipt = cut_and_recover(
-            model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies, undo
-        )
+        with long_work("Cut", model):
+            receipt = cut_and_recover(
+                model, self.edits, optimizer, traced, self._axis_names, recalibrate, compensate, copies, undo
+            )
         receipt.plan = self
         return receipt
 
@@ -289,7 +291,9 @@ class PruningPlan:
         """
         if self.edits.removal:
             names = ", ".join(printable(each.path) for each in self.edits.removal.modules[:3])
-            raise CutError(f"masks are zeros in weights, and {names} go as a whole: cut instead, plan.cut(model)")
+            raise CutError(
+                f"masks are zeros in weights, and {names} are removed as a whole: cut instead, plan.cut(model)"
+            )
         found: dict[str, torch.Tensor] = {}
         for edit in self.edits.tensors:
             if edit.produced - edit.by_gain:

@@ -52,7 +52,7 @@ class AxisChoice:
             )
         if granularity == EXPERT and not any(axis.role == EXPERTS for axis in axes.free):
             raise CutError(
-                "granularity='expert': no axis counts experts that can go. Leave it out, and widths go, or see in "
+                "granularity='expert': no experts can be removed. Leave it out to cut widths, or see in "
                 "graph.axes why the one of the router is frozen"
             )
         self.axes = axes
@@ -120,7 +120,7 @@ class AxisChoice:
         if isinstance(entry, nn.Module | type):
             paths = self._paths(entry)
             if not paths and isinstance(entry, nn.Module):
-                raise UnknownAxisError(f"{printable(type(entry).__name__)} is no module of the traced model")
+                raise UnknownAxisError(f"{printable(type(entry).__name__)} is not a module of the traced model")
             return [axis for path in paths for axis in self._of_module(path)]
         if not isinstance(entry, str):
             raise UnknownAxisError(f"axes are named by text, modules or classes, got {printable(repr(entry))}")

@@ -49,7 +49,7 @@ def _entries_by_axis(per_axis: PerAxis, choice: AxisChoice) -> dict[Axis, tuple[
             if other is not None and other[2] == len(axes) and not _is_same_request(axis, other[1], wanted):
                 raise CutError(
                     f"per_axis[{printable(str(other[0]))!r}] and per_axis[{printable(str(key))!r}] both name "
-                    f"{printable(axis.name)} and say different things of it: name it once"
+                    f"{printable(axis.name)} with different values: name it once"
                 )
             found[axis] = key, wanted, len(axes)
     return {axis: (key, wanted) for axis, (key, wanted, _) in found.items()}
@@ -75,7 +75,8 @@ def _merge(axis: Axis, cut: ExplicitAxis, own: ExplicitAxis) -> ExplicitAxis:
     drop = np.union1d(cut.drop_first, own.drop_first).astype(np.int64)
     if not len(own.drop_first) and own.remaining != cut.remaining:
         raise CutError(
-            f"cuts take {axis.size - cut.remaining} of the {axis.size} indices of {printable(axis.name)}, and per_axis "
+            f"cuts remove {axis.size - cut.remaining} of the {axis.size} indices of {printable(axis.name)}, and "
+            "per_axis "
             f"{axis.size - own.remaining}: name it in one of them"
         )
     return ExplicitAxis(_remaining_count(axis, len(drop)), drop)
@@ -90,7 +91,7 @@ def _check_protected(explicit: Mapping[Term, ExplicitAxis], request: Request, ch
     if spared:
         names = ", ".join(printable(axis.name) for axis in spared[:3]) + (", …" if len(spared) > 3 else "")
         options = " and ".join(f"{name}=…" for name in ("only", "keep") if getattr(request, name) is not None)
-        raise CutError(f"per_axis or cuts take from {names}, which {options} spares: ask for one of them")
+        raise CutError(f"per_axis or cuts remove from {names}, which {options} protects: use one of them")
 
 
 def extend_to_groups(
@@ -98,25 +99,25 @@ def extend_to_groups(
 ) -> dict[Term, ExplicitAxis]:
     """Explicit axes, extended to all axes that are tied to them.
 
-    Raises `CutError` where one of them has to stay whole, or two shall lose different shares.
+    Raises `CutError` where one of them must not be cut, or two would lose different shares.
     """
     found: dict[Term, ExplicitAxis] = {}
     for term, own in explicit.items():
         if term in layers.pinned and own.remaining < term.size:
-            raise CutError(f"per_axis or cuts take from {printable(axes.of(term).name)}: {layers.pinned[term]}")
+            raise CutError(f"per_axis or cuts remove from {printable(axes.of(term).name)}: {layers.pinned[term]}")
         for other, left in layers.proportions.counts_with(term, own.remaining).items():
-            stays = explicit.get(other, ExplicitAxis(left, np.empty(0, dtype=np.int64)))
-            if stays.remaining != left:
+            tied = explicit.get(other, ExplicitAxis(left, np.empty(0, dtype=np.int64)))
+            if tied.remaining != left:
                 raise CutError(
                     f"layers='uniform' keeps {printable(axes.of(term).name)} and {printable(axes.of(other).name)} "
                     "alike, of "
-                    f"which {own.remaining} and {stays.remaining} shall stay: name one of them, or let as many stay"
+                    f"which {own.remaining} and {tied.remaining} are kept: name one of them, or keep as many"
                 )
-            found[other] = stays
+            found[other] = tied
     return found
 
 
 def _remaining_count(axis: Axis, count: int) -> int:
     if count >= axis.size:
-        raise CutError(f"{printable(axis.name)} would lose all of its {axis.size} indices: leave one at least")
+        raise CutError(f"{printable(axis.name)} would lose all of its {axis.size} indices: keep at least one")
     return axis.size - count

@@ -31,9 +31,9 @@ class Limits:
         """Raise `CutError` if a count violates a limit."""
         least, most = self.minimum.get(axis.term, 1), self.maximum.get(axis.term, axis.size)
         if not least <= count <= most:
-            limit = f"floor asks for {least} at least" if count < least else f"ceiling for {most} at most"
+            limit = f"floor is {least}" if count < least else f"ceiling is {most}"
             if count < least and axis.term in self.code_minimums:
-                limit = f"{least} at least must stay: {self.code_minimums[axis.term].reason}"
+                limit = f"at least {least} must be kept: {self.code_minimums[axis.term].reason}"
             raise CutError(f"{what} leaves {count} of the {axis.size} indices of {printable(axis.name)}, and {limit}")
 
     def of_groups(
@@ -53,8 +53,7 @@ class Limits:
             if lowest > (highest if highest >= group.size else highest // round_to * round_to):
                 names = ", ".join(printable(name_of(term)) for term in group.terms[:3])
                 raise CutError(
-                    f"{names} go together: of {group.size}, floor asks for {lowest} at least and ceiling for "
-                    f"{highest} at most"
+                    f"{names} must be cut together: of {group.size}, floor is {lowest} and ceiling is {highest} at most"
                 )
             if low:
                 least.update({term: max(low) * group.unit(term) for term in group.terms})
@@ -87,11 +86,9 @@ def limits_of(
         upper = axis.size if count >= axis.size else count // round_to * round_to
         if lower > upper:
             rounding = f", in multiples of {round_to} for round_to" if round_to > 1 else ""
-            low = f"floor asks for {least[term]} at least" if term in least else "one stays at least"
-            low = f"{least[term]} at least must stay ({taken[term].reason})" if term in taken else low
-            raise CutError(
-                f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling for {count} at most{rounding}"
-            )
+            low = f"floor is {least[term]}" if term in least else "at least one is kept"
+            low = f"at least {least[term]} must be kept ({taken[term].reason})" if term in taken else low
+            raise CutError(f"{printable(axis.name)} has {axis.size} indices: {low}, and ceiling is {count}{rounding}")
     return Limits(least, most, taken)
 
 
@@ -109,7 +106,7 @@ def _limits_by_axis(
         for axis in inside:
             found[axis.term] = _index_count(name, value, axis)
         if name == "ceiling" and not inside:
-            why = next((axis.frozen for axis in axes if axis.frozen), "it is no axis that only=… and keep=… leave")
+            why = next((axis.frozen for axis in axes if axis.frozen), "only=… and keep=… protect it")
             raise CutError(f"ceiling: the plan cuts no axis of {printable(str(key))!r}: {printable(why, 300)}")
     return found
 

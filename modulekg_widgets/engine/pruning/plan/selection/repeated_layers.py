@@ -189,11 +189,11 @@ def _joined_groups(groups: Sequence[tuple[Term, ...]], pairs: Sequence[tuple[Ter
     return found
 
 
-def _pinned_reason(axes: Axes, one: Term, stays: Term) -> str:
-    why = axes.of(stays).frozen or "only=… and keep=… spare it"
+def _pinned_reason(axes: Axes, one: Term, fixed: Term) -> str:
+    why = axes.of(fixed).frozen or "only=… and keep=… protect it"
     return (
-        f"layers='uniform': {printable(axes.of(one).name)} and its like stay whole, as "
-        f"{printable(axes.of(stays).name)} does: "
+        f"layers='uniform': {printable(axes.of(one).name)} and its like are not cut, as "
+        f"{printable(axes.of(fixed).name)} is not: "
         f"{printable(why, 300)}"
     )
 

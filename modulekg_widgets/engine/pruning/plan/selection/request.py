@@ -84,7 +84,7 @@ def check_request(graph: object, request: Request) -> None:
         )
         raise CutError(f"a plan is made for a traced graph, got {printable(type(graph).__name__)}: {what}")
     if graph.error is not None:
-        raise CutError("the graph ends where its forward pass stopped: trace with inputs that go through")
+        raise CutError("the graph ends where its forward pass stopped: trace with inputs that the model accepts")
     if request.config is not None:
         _check_config(request)
         return
@@ -95,7 +95,7 @@ def check_request(graph: object, request: Request) -> None:
         raise CutError("ratio and target exclude each other: the target finds the ratio")
     if request.ratio is not None and not (isinstance(request.ratio, float | int) and 0 <= request.ratio < 1):
         raise CutError(
-            f"ratio={printable(repr(request.ratio))}: give the share of indices that goes, from 0 to below 1"
+            f"ratio={printable(repr(request.ratio))}: give the share of indices to remove, from 0 to below 1"
         )
     for option, ways in (("scope", SCOPES), ("layers", (FREE, UNIFORM)), ("per", TARGETS)):
         name = getattr(request, option)
@@ -107,7 +107,7 @@ def check_request(graph: object, request: Request) -> None:
         )
     round_to = request.round_to
     if round_to is not None and not (isinstance(round_to, int) and 1 <= round_to <= MAX_ROUND_TO):
-        raise CutError(f"round_to={printable(repr(round_to))}: give the multiple that sizes shall have, as 8")
+        raise CutError(f"round_to={printable(repr(round_to))}: give the multiple of sizes, such as 8")
     if request.per is not None and request.scope == LOCAL:
         raise CutError(f"per={request.per!r} ranks the indices of several axes: pass scope='global' or 'isomorphic'")
     check_target(request.target, (*TARGETS, LATENCY))
@@ -156,7 +156,7 @@ def check_target(target: object, units: Sequence[str] = TARGETS) -> None:
     """Raise `CutError` for an invalid target."""
     if target is not None and not _is_target(target, units):
         raise CutError(
-            f"target={printable(repr(target))}: give what shall be left of {', '.join(units)}, as "
+            f"target={printable(repr(target))}: give what to keep of {', '.join(units)}, as "
             "{'params': 0.5} or {'flops': 1e9, 'params': 0.6}"
         )
 
@@ -183,4 +183,4 @@ def check_limit(name: str, limit: object) -> None:
         if not (is_share or is_count):
             raise CutError(f"{where}={printable(repr(value))}: give a share of 0.0 … 1.0 or a whole number of indices")
         if name == "ceiling" and value == 0:
-            raise CutError(f"{where}={value}: no axis can lose all of its indices: leave one at least")
+            raise CutError(f"{where}={value}: no axis can lose all of its indices: keep at least one")

@@ -59,9 +59,7 @@ def overshoot_message(request: Request, formula: SizeModel, nearest: TargetSolut
     size = _size_text(nearest.sizes[missed], formula, missed)
     given = [name for name in ("per_axis", "cuts", "ceiling") if getattr(request, name) is not None]
     options = ", ".join(f"{name}={printable(repr(getattr(request, name)), 80)}" for name in given)
-    return (
-        f"target={_target_text(request)} cannot be reached: {options or 'the least that can go'} leaves {size} already"
-    )
+    return f"target={_target_text(request)} cannot be reached: {options or 'the smallest cut'} already leaves {size}"
 
 
 def slack_notes(request: Request, formula: SizeModel, found: TargetSolution) -> list[str]:
