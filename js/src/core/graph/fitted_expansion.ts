@@ -1,9 +1,9 @@
 // The expansion of a graph, or of two that are compared, when they are first shown: as much as fits the canvas legibly.
 
-import type { LayoutResult, Size } from "../layout/types";
+import type { Size } from "../layout/types";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { WINDOW } from "../shared/model/expansion";
-import { MIN_WHOLE_ZOOM, boundsOf, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
+import { MIN_WHOLE_ZOOM, type Extent, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { LayoutClient } from "../layout/client";
 import type { Measure } from "../shared/base/canvas";
 import { type Compared, type Mark, wrappersOf } from "../shared/model/differences";
@@ -21,22 +21,15 @@ interface Expansion {
   window: number;
 }
 
-/**
- * `layoutOf`: of a drawing with these paths open, undefined where there is too much to lay out at once; `isWorth`: whether
- * a container may be opened.
- */
+/** `fitsAt`: whether a drawing with these paths open fits the canvas at a zoom; `isWorth`: whether a container may be opened. */
 export function fittedExpansion(
   h: Hierarchy,
   focus: number,
   kept: readonly string[],
-  layoutOf: (opening: Expansion) => LayoutResult | undefined,
-  fitsAt: (layout: LayoutResult, zoom: number) => boolean,
+  fitsAt: (opening: Expansion, zoom: number) => boolean,
   isWorth: (node: number) => boolean = () => true
 ): Expansion {
-  const fits = (opening: Expansion, zoom = LEGIBLE_ZOOM): boolean => {
-    const layout = layoutOf(opening);
-    return layout !== undefined && fitsAt(layout, zoom);
-  };
+  const fits = (opening: Expansion, zoom = LEGIBLE_ZOOM) => fitsAt(opening, zoom);
   const whole = { expanded: [...kept], window: WINDOW };
   const isMany = h.rows(focus).length > MAX_CARDS;
   // all cards by their names alone say more than some of them in full
@@ -87,25 +80,18 @@ export function comparedExpansion(
 ): string[] {
   const layouts = new LayoutClient();
   const wrappers = wrappersOf(left);
-  const layoutOf = (h: Hierarchy, expanded: readonly string[]): LayoutResult | undefined => {
+  // small names are better than differences out of sight
+  const fits = (h: Hierarchy, expanded: readonly string[]): boolean => {
     const scene = sceneOf("hierarchy", h, new GraphStore({ expanded }), measure, new Map(), true);
     const size: Size = [Math.max(1, room.width - 2 * MARGIN), Math.max(1, room.height - 2 * MARGIN)];
     const request = { sizes: scene.nodes.map(node => node.size), groups: scene.groups, room: size };
-    return scene.nodes.length > MAX_CARDS ? undefined : layouts.runHere(request);
+    return scene.nodes.length <= MAX_CARDS && layouts.canFit(request, MIN_WHOLE_ZOOM);
   };
   const { expanded } = fittedExpansion(
     left.h,
     0,
     [],
-    opening => {
-      const both = [
-        layoutOf(left.h, opening.expanded),
-        layoutOf(right.h, expandedCounterparts(left, right, opening.expanded))
-      ];
-      const [one, other] = both;
-      return one && other && { ...one, bounds: boundsOf([one.bounds, other.bounds]) };
-    },
-    layout => fitsLegibly(layout.bounds, room, MIN_WHOLE_ZOOM), // small names are better than differences out of sight
+    opening => fits(left.h, opening.expanded) && fits(right.h, expandedCounterparts(left, right, opening.expanded)),
     node => marks[node] === "changed inside" || marks[node] === "changed" || wrappers.has(node)
   );
   layouts.dispose();

@@ -34,7 +34,7 @@ import { isEqual } from "../shared/base/state_store";
 import { type GraphState, GraphStore, type ViewName } from "../shared/model/graph_store";
 import { Stage, type StageElement } from "../shared/stage/stage";
 import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/types";
-import { boundsOf, type Box, type Extent, fitsLegibly, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
+import { boundsOf, type Box, type Extent, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
 import { idOfSteps } from "./flow/flow_scene";
 import { groupKey } from "../shared/model/operator_parts";
@@ -533,7 +533,7 @@ export class SceneLayout {
   openToFit(): void {
     const { h, store, pages } = this;
     if (this.view === "deduplicated") {
-      const fits = (count: number) => this.fits(this.layoutWith(store, count));
+      const fits = (count: number) => this.fits(store, count, LEGIBLE_ZOOM);
       pages.window = STRUCTURES.find(fits) ?? STRUCTURES[STRUCTURES.length - 1];
       return;
     }
@@ -547,11 +547,10 @@ export class SceneLayout {
       h,
       store.get("focus"),
       kept.map(node => h.path(node)),
-      ({ expanded, window }) => {
+      ({ expanded, window }, zoom) => {
         trial.set("expanded", expanded);
-        return this.layoutWith(trial, window);
+        return this.fits(trial, window, zoom);
       },
-      (layout, zoom) => this.fits(layout, zoom),
       this.ranInside()
     );
     pages.window = opening.window;
@@ -571,13 +570,10 @@ export class SceneLayout {
     return sceneOf(this.view, this.h, store, this.measure, this.pages.starts, this.isCompared, window);
   }
 
-  private layoutWith(store: GraphStore, window: number): LayoutResult | undefined {
+  /** Whether so much could be laid out at once, and then read. */
+  private fits(store: GraphStore, window: number, zoom: number): boolean {
     const scene = this.sceneWith(store, window);
-    return scene.nodes.length > MAX_CARDS ? undefined : this.layouts.runHere(this.freshRequest(scene));
-  }
-
-  private fits(layout: LayoutResult | undefined, zoom = LEGIBLE_ZOOM): boolean {
-    return layout !== undefined && fitsLegibly(layout.bounds, this.extent, zoom);
+    return scene.nodes.length <= MAX_CARDS && this.layouts.canFit(this.freshRequest(scene), zoom);
   }
 }
 

@@ -4,6 +4,7 @@ import { measurer } from "../shared/base/canvas";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { GraphStore } from "../shared/model/graph_store";
 import { LayoutClient } from "../layout/client";
+import { Layouter } from "../layout/layouter";
 import type { LayoutResult } from "../layout/types";
 import type { Scene } from "./scene/scene";
 import { SceneLayout } from "./graph_view";
@@ -14,12 +15,12 @@ const canvas = (clientWidth: number, clientHeight: number) => ({ clientWidth, cl
 function drawing(width = 760, height = 600) {
   const h = new Hierarchy(resnet());
   const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });
-  const layouts = new LayoutClient();
-  const sceneLayout = new SceneLayout(h, store, measurer(), layouts, "hierarchy", false);
+  const layouter = new Layouter();
+  const sceneLayout = new SceneLayout(h, store, measurer(), new LayoutClient(), "hierarchy", false);
   sceneLayout.fill(canvas(width, height));
   const draw = () => {
     const scene = sceneLayout.scene();
-    const layout = layouts.runHere(sceneLayout.request(scene));
+    const layout = layouter.run(sceneLayout.request(scene));
     sceneLayout.remember(scene, layout);
     return { scene, layout };
   };

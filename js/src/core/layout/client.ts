@@ -50,9 +50,9 @@ export class LayoutClient {
     return this.local.run(request);
   }
 
-  /** The layout at once, of something that may not be shown. */
-  runHere(request: LayoutRequest): LayoutResult {
-    return this.local.run(request);
+  /** Whether something that may not be shown would fit the canvas at a zoom, at once. */
+  canFit(request: LayoutRequest, zoom: number): boolean {
+    return this.local.canFit(request, zoom);
   }
 
   dispose(): void {

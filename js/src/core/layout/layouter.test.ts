@@ -6,7 +6,7 @@ import { buildDedupScene, buildScene } from "../graph/scene/hierarchy_scene";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { Layouter, NESTED } from "./layouter";
 import { openNodes } from "../shared/model/expansion";
-import { LEGIBLE_ZOOM } from "../shared/stage/viewport";
+import { LEGIBLE_ZOOM, MIN_WHOLE_ZOOM } from "../shared/stage/viewport";
 import { GraphStore } from "../shared/model/graph_store";
 import type { LayoutRequest, LayoutResult, Size } from "./types";
 import type { Scene } from "../graph/scene/scene";
@@ -172,6 +172,22 @@ describe("Layouter", () => {
       expect(faultsOf(known, kept)).toEqual([]);
       if (isLegible(fresh)) expect(isLegible(kept)).toBe(true);
     }
+  });
+
+  it("says whether a drawing would fit with less work than the drawing takes", () => {
+    let [asked, drawn] = [0, 0];
+    for (let seed = 0; seed < 12; seed++) {
+      const wanted = requestOf(randomSketch(seed));
+      const [asking, drawing] = [new Layouter(), new Layouter()];
+      const [, , width, height] = drawing.run(wanted).bounds;
+      for (const zoom of [LEGIBLE_ZOOM, MIN_WHOLE_ZOOM]) {
+        const isFitting = width * zoom <= CANVAS[0] && height * zoom <= CANVAS[1];
+        expect(asking.canFit(wanted, zoom)).toBe(isFitting);
+      }
+      asked += asking.misses;
+      drawn += drawing.misses;
+    }
+    expect(asked).toBeLessThan(drawn);
   });
 
   it("lays out anew only the group that opens and what is around it", () => {

@@ -27,7 +27,17 @@ import {
   orderLayers,
   ranksOf
 } from "./layers";
-import { breakRows, type Column, columnsOf, driftOf, HARMLESS, misfitOf, skipsBroken, spreadTall } from "./wrapping";
+import {
+  breakRows,
+  type Column,
+  columnsOf,
+  driftOf,
+  plannedExtent,
+  HARMLESS,
+  misfitOf,
+  skipsBroken,
+  spreadTall
+} from "./wrapping";
 import { Geometry, TURNED_CHANNEL } from "./geometry";
 import { Turned } from "./turned";
 import { uLayout } from "./u_layout";
@@ -37,14 +47,23 @@ import { uLayout } from "./u_layout";
 const STACKED = 1.5; // times the widest rank: items farther aside of each other no longer stand one below the other
 const MOST_STACKED = 150; // items: more are too tall for any canvas
 
-function layeredLayout(drawing: Drawing): RowedLayout {
+/** How a group is to be drawn, what it will take, roughly, and how: once that is asked for. */
+interface Plan {
+  extent: Size;
+  layout(): RowedLayout;
+}
+
+function planOf(drawing: Drawing): Plan {
   const { items } = drawing;
   const arcs = arcsOf(drawing);
   const isBack = backward(items.length, arcs);
   const forward = arcs.filter(({ from, to }) => !isBack(from, to));
   const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
   const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
-  if (asU) return { ...asU, rows: [], isTurned: false, brokenSkips: 0 };
+  if (asU) {
+    const laid = { ...asU, rows: [], isTurned: false, brokenSkips: 0 };
+    return { extent: [asU.width, asU.height], layout: () => laid };
+  }
   const joints = jointsOf(drawing, isBack);
   const ranks = spreadTall(drawing, narrow, joints);
   const turned = items.length <= MOST_STACKED ? new Turned(drawing) : null;
@@ -55,12 +74,25 @@ function layeredLayout(drawing: Drawing): RowedLayout {
   const { rows: firsts, misfit } = breakRows(columns, drawing.room, before);
   const inertia = drawing.rows === undefined ? 0 : before.length > 0 ? HARMLESS : -HARMLESS;
   if (turned && stack && misfitOf(stack, [0], turned.drawing.room) + inertia < misfit) {
-    const laid = turned.back(drawn(turned.drawing, narrow, [0], isBack, joints));
-    return { ...laid, rows: [], isTurned: true, brokenSkips: 0 };
+    const [height, width] = plannedExtent(stack, [0]);
+    const layout = () => turned.back(drawn(turned.drawing, narrow, [0], isBack, joints));
+    return {
+      extent: [width, height],
+      layout: () => ({ ...layout(), rows: [], isTurned: true, brokenSkips: 0 })
+    };
   }
   const rows = firsts.map(first => ranks.indexOf(first)).filter(item => item >= 0);
   const brokenSkips = skipsBroken(columns, firsts);
-  return { ...drawn(drawing, ranks, firsts, isBack, joints), rows, isTurned: false, brokenSkips };
+  const layout = () => drawn(drawing, ranks, firsts, isBack, joints);
+  return {
+    extent: plannedExtent(columns, firsts),
+    layout: () => ({ ...layout(), rows, isTurned: false, brokenSkips })
+  };
+}
+
+function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => (made ??= make());
 }
 
 /** The ranks of a drawing from top to bottom; null where they would not stand one below the other. */
@@ -140,10 +172,12 @@ const WIDEST = 2; // canvases that a frame may take
 const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
+const NEARLY = 1.1; // canvases: what is planned so large may come out smaller
+const NOTHING: ReadonlyMap<number, GroupLayout> = new Map();
 
 export class Layouter {
-  private readonly cache = new Map<string, RowedLayout>();
-  misses = 0;
+  private readonly cache = new Map<string, Plan>();
+  misses = 0; // drawings made, not found
 
   /** With the rows of the drawing before, unless all could be read at once with others alone, or has them by itself. */
   run(request: LayoutRequest): LayoutResult {
@@ -157,38 +191,60 @@ export class Layouter {
     return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
+  /** Whether all of it fits the canvas at a zoom in some shape. */
+  canFit(request: LayoutRequest, zoom: number): boolean {
+    return triesOf(request)
+      .flat()
+      .some(one => this.fitting(request, one, zoom) !== undefined);
+  }
+
   /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */
   private best(request: LayoutRequest): LayoutResult {
-    const shapes = request.groups.length > 1 ? NESTED : NESTED.slice(0, 1);
-    const most = request.sizes.length > MANY ? 1 : 2;
-    let [first, small, fitting]: (Tried | undefined)[] = [];
-    for (const isLabelled of [true, false].slice(0, most)) {
-      for (const aspect of shapes.slice(0, most === 1 ? 1 : shapes.length)) {
-        const tried = this.runWith(request, aspect, isLabelled);
-        const { bounds } = tried.result;
-        first ??= tried;
-        if (fits(bounds, request.room, LEGIBLE_ZOOM)) fitting = clearer(fitting, tried);
-        if (fits(bounds, request.room, MIN_WHOLE_ZOOM)) small = clearer(small, tried);
-        if (isFarTooLarge(first.result.bounds, request.room)) return first.result;
-      }
-      if (fitting) return fitting.result;
+    const tries = triesOf(request);
+    const isOne = tries.flat().length === 1;
+    for (const alike of isOne ? [] : tries) {
+      const fitting = alike.flatMap(one => this.fitting(request, one, LEGIBLE_ZOOM) ?? []);
+      if (fitting.length > 0) return fitting.reduce(clearer).result;
+    }
+    let [first, small]: (Tried | undefined)[] = [];
+    for (const one of tries.flat()) {
+      const tried = this.runWith(request, one);
+      const { bounds } = tried.result;
+      first ??= tried;
+      if (fits(bounds, request.room, MIN_WHOLE_ZOOM)) small = small ? clearer(small, tried) : tried;
+      if (isFarTooLarge(first.result.bounds, request.room)) break;
     }
     return (small ?? (first as Tried)).result;
   }
 
-  private runWith(request: LayoutRequest, aspect: number, isLabelled: boolean): Tried {
+  /** The drawing, where it fits; not drawn is what is planned much too large for it. */
+  private fitting(request: LayoutRequest, one: Try, zoom: number): Tried | undefined {
+    const [width, height] = this.planned(request, one);
+    if (!fits([0, 0, width, height], request.room, zoom / NEARLY)) return undefined;
+    const tried = this.runWith(request, one);
+    return fits(tried.result.bounds, request.room, zoom) ? tried : undefined;
+  }
+
+  /** About what all of it will take. */
+  private planned(request: LayoutRequest, { aspect, isLabelled }: Try): Size {
     const sizes = request.sizes.map(size => [...size] as Size);
-    const room = fixed(request.room);
-    const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width, holds: room.holds };
+    const rooms = roomsOf(request, aspect);
+    let extent: Size = [0, 0];
+    for (const group of request.groups) {
+      ({ extent } = this.group(group, sizes, NOTHING, rooms(group), isLabelled));
+      if (group.node >= 0) sizes[group.node] = framed(sizes[group.node], extent);
+    }
+    return extent;
+  }
+
+  private runWith(request: LayoutRequest, { aspect, isLabelled }: Try): Tried {
+    const sizes = request.sizes.map(size => [...size] as Size);
+    const rooms = roomsOf(request, aspect);
     const inner = new Map<number, GroupLayout>(); // by place
     const layouts = request.groups.map(group => {
-      const laid = this.group(group, sizes, inner, group.node < 0 ? room : nested, isLabelled);
+      const laid = this.group(group, sizes, inner, rooms(group), isLabelled).layout();
       if (group.node >= 0) {
-        const [width, height] = sizes[group.node];
-        sizes[group.node] = [
-          Math.max(width, laid.width + 2 * FRAME.side),
-          Math.max(height, laid.height + FRAME.top + FRAME.bottom)
-        ];
+        sizes[group.node] = framed(sizes[group.node], [laid.width, laid.height]);
         inner.set(group.node, laid);
       }
       return laid;
@@ -205,7 +261,7 @@ export class Layouter {
     inner: ReadonlyMap<number, GroupLayout>,
     room: Room,
     isLabelled: boolean
-  ): RowedLayout {
+  ): Plan {
     const pin =
       (side: "starts" | "exits") =>
       ([item, net]: Terminal): Pin => {
@@ -224,22 +280,52 @@ export class Layouter {
       rows: group.rows?.map(place => group.items.indexOf(place)).filter(item => item >= 0)
     };
     const key = JSON.stringify(drawing);
-    let laid = this.cache.get(key);
-    if (!laid) {
-      laid = layeredLayout(drawing);
-      this.misses++;
-      this.remember(key, laid);
+    let plan = this.cache.get(key);
+    if (!plan) {
+      const { extent, layout } = planOf(drawing);
+      const draw = () => {
+        this.misses++;
+        return layout();
+      };
+      plan = { extent, layout: once(draw) };
+      this.remember(key, plan);
     }
-    return laid;
+    return plan;
   }
 
-  private remember(key: string, laid: RowedLayout): void {
+  private remember(key: string, plan: Plan): void {
     if (this.cache.size >= CACHE_LIMIT) {
       this.cache.clear(); // rebuilt in milliseconds, so no finer rule is worth its code
     }
-    this.cache.set(key, laid);
+    this.cache.set(key, plan);
   }
 }
+
+interface Try {
+  aspect: number; // of frames
+  isLabelled: boolean;
+}
+
+/** In each shape of its frames with labels on lines; then in each without. */
+function triesOf({ sizes, groups }: LayoutRequest): Try[][] {
+  const isMany = sizes.length > MANY;
+  const shapes = groups.length > 1 && !isMany ? NESTED : NESTED.slice(0, 1);
+  const isWritten = groups.some(({ nets }) => nets.some(({ label }) => label > 0));
+  const labellings = isMany || !isWritten ? [true] : [true, false];
+  return labellings.map(isLabelled => shapes.map(aspect => ({ aspect, isLabelled })));
+}
+
+/** What each group is to fill. */
+function roomsOf(request: LayoutRequest, aspect: number): (group: LayoutGroup) => Room {
+  const room = fixed(request.room);
+  const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width, holds: room.holds };
+  return ({ node }) => (node < 0 ? room : nested);
+}
+
+const framed = ([least, low]: Size, [width, height]: Size): Size => [
+  Math.max(least, width + 2 * FRAME.side),
+  Math.max(low, height + FRAME.top + FRAME.bottom)
+];
 
 interface Tried {
   result: LayoutResult;
@@ -248,8 +334,7 @@ interface Tried {
 }
 
 /** With more rows that the reader knows, then with fewer lines broken, then with shorter ones. */
-function clearer(one: Tried | undefined, other: Tried): Tried {
-  if (!one) return other;
+function clearer(one: Tried, other: Tried): Tried {
   const more =
     one.changed - other.changed || one.brokenSkips - other.brokenSkips || lengthOf(one.result) - lengthOf(other.result);
   return more > 0 ? other : one;

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { CANVAS, faultsOf, randomSketch, requestOf, type Sketch } from "../../testing/layouts";
 import { Layouter } from "./layouter";
-import type { LayoutResult, Line, Size } from "./types";
+import { Turned } from "./turned";
+import { BORDER, type LayoutResult, type Line, type Size } from "./types";
 
 const CARD: Size = [130, 61];
 const LABEL = "1×64×56×56";
@@ -57,6 +58,33 @@ describe("a residual block", () => {
 });
 
 describe("a drawing from top to bottom", () => {
+  it("lets lines that lie in one place enter and leave at heights of their own", () => {
+    const inside = { item: 0, y: NaN };
+    const border = { item: BORDER, y: NaN };
+    const nets = [0, 1].flatMap(() => [
+      { start: border, ends: [inside], label: 0 },
+      { start: inside, ends: [border], label: 0 }
+    ]);
+    const room = { width: 1, height: 1, isFixed: false, most: 1000, holds: CANVAS };
+    const turned = new Turned({ items: [CARD], nets, room });
+    const { starts, exits } = turned.back({
+      ...{
+        corners: [[0, 0]],
+        lines: nets.map(() => [[]]),
+        labels: nets.map(() => null),
+        below: [],
+        width: 0,
+        height: 0
+      },
+      ...{ starts: [30, NaN, 30, NaN], exits: [NaN, 30, NaN, 30] }
+    });
+    for (const [one, other] of [
+      [starts[0], starts[2]],
+      [exits[1], exits[3]]
+    ])
+      expect(Math.abs(one - other)).toBeGreaterThan(6);
+  });
+
   it("has shapes on its lines, centred below the cards", () => {
     const { groups, boxes } = sound(block([838, 756]));
     const labels = groups[0].labels.filter(label => label !== null);

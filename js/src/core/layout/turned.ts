@@ -104,14 +104,14 @@ export class Turned {
     ];
   }
 
-  /** The heights at which lines pass the border: what is farther to the right is higher, so that none cross. */
+  /** The heights at which lines pass the border: what is farther to the right is higher, so that none cross; each its own. */
   private levels(places: readonly number[], height: (from: number) => number): number[] {
-    const sorted = places.filter(x => !Number.isNaN(x)).sort((a, b) => b - a);
+    const nets = places.flatMap((x, net) => (Number.isNaN(x) ? [] : [net])).sort((a, b) => places[b] - places[a]);
     const isEntry = height(1) < 0;
-    return places.map(x => {
+    return places.map((x, net) => {
       if (Number.isNaN(x)) return NaN;
-      const at = sorted.indexOf(x);
-      return height(isEntry ? sorted.length - at : at + 1);
+      const at = nets.indexOf(net);
+      return height(isEntry ? nets.length - at : at + 1);
     });
   }
 }

@@ -2,7 +2,7 @@
 
 import { TURNED_CHANNEL } from "./geometry";
 import type { Joints } from "./layers";
-import { BORDER, type Drawing, type Pin, type Room } from "./types";
+import { BORDER, type Drawing, type Pin, type Room, type Size } from "./types";
 
 export interface Column {
   width: number; // with the way to the next one
@@ -77,7 +77,8 @@ export function skipsBroken(columns: readonly Column[], rows: readonly number[])
   return rows.slice(1).reduce((sum, first) => sum + columns[first - 1].skips, 0);
 }
 
-function extentOf(columns: readonly Column[], rows: readonly number[]): [number, number] {
+/** Width and height of all rows. */
+function extentOf(columns: readonly Column[], rows: readonly number[]): Size {
   let [width, height] = [0, -ROW_GAP];
   rows.forEach((first, row) => {
     const inside = columns.slice(first, rows[row + 1]);
@@ -235,6 +236,12 @@ function countSkips(columns: readonly Column[], spans: readonly Span[], holds: n
       for (; rank < Math.min(end, columns.length); rank++) columns[rank].skips += width <= holds ? 1 : HOPELESS_SKIP;
     }
   }
+}
+
+/** Of all that is drawn in these rows, without the room that columns have for what would be behind and below. */
+export function plannedExtent(columns: readonly Column[], rows: readonly number[]): Size {
+  const [width, height] = extentOf(columns, rows);
+  return [Math.max(0, width - CHANNEL), Math.max(0, height - CARD_GAP * rows.length)];
 }
 
 // Very many cards beside each other stand in several columns, where that fits the room better.
