@@ -114,6 +114,11 @@ NAMED: dict[str, dict[str, Forward]] = {
 }
 # names that they must not have
 MISNAMED: dict[str, dict[str, Forward]] = {
+    "cross_entropy": {
+        "a focal loss": lambda m, x, y: functional.nll_loss(
+            (1 - (p := x[0].log_softmax(-1)).exp()) ** 2 * p, y[0].argmax(-1)
+        ),
+    },
     "rotary embedding": {
         "both signs of all": lambda m, x, y: torch.cat([-x, x], -1) * 2 + torch.cat([y, y], -1),
         "halves of two values": lambda m, x, y: x * m.cos + torch.cat([-y[..., 4:], x[..., :4]], -1) * m.sin,
@@ -126,6 +131,9 @@ MISNAMED: dict[str, dict[str, Forward]] = {
         "experts that a table mixes": lambda m, x, y: torch.bmm((x @ m.table).softmax(-1), y.mT.contiguous()),
         "a table of values": lambda m, x, y: torch.mm((x[0] @ y[0].mT).softmax(-1), m.table[:5]),
         "a scaled table": lambda m, x, y: torch.mm(x[0], m.table * 2).softmax(-1) @ y[0].mT,
+        "classes along the edges of a graph": lambda m, x, y: (e := y[0] @ y[0].mT) @ (e @ x[0]).softmax(-1),
+        "what a softmax passes back": lambda m, x, y: ((x @ y.mT).softmax(-1) - 1).mT @ y,
+        "nodes joined to clusters": lambda m, x, y: (x @ y[:, :3].mT).softmax(-1).mT @ y,
         "how often weights agree": lambda m, x, y: (p := (x @ y.mT).softmax(-1)) @ p.mT,
     },
     "layer norm": {
@@ -138,9 +146,13 @@ MISNAMED: dict[str, dict[str, Forward]] = {
         ),
         "a standardized weight": lambda m, x, y: x @ by_variance(m.table, -1),
         "cubes": lambda m, x, y: (d := x - x.mean(-1, keepdim=True)) / d.pow(3).mean(-1, keepdim=True).sqrt(),
+        "times the deviation": lambda m, x, y: (
+            (x - x.mean(-1, keepdim=True)) * x.var(-1, unbiased=False, keepdim=True).sqrt()
+        ),
         "no mean": lambda m, x, y: (x - y) * torch.rsqrt(x.var(-1, keepdim=True) + 1e-5),
     },
     "RMS norm": {
+        "times the size": lambda m, x, y: x * x.pow(2).mean(-1, keepdim=True).sqrt(),
         "a weight alone": lambda m, x, y: m.weight * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
         "a product with another": lambda m, x, y: x * torch.rsqrt((x * y).mean(-1, keepdim=True) + 1e-6),
         "twice its mean": lambda m, x, y: x * torch.rsqrt((x * 2).mean(-1, keepdim=True) + 1e-6),
@@ -151,13 +163,18 @@ MISNAMED: dict[str, dict[str, Forward]] = {
         "a scaled difference": lambda m, x, y: ((x - y) * 0.5).sum(),
         "a product with another": lambda m, x, y: ((x - y) * x).mean(),
         "a variance": lambda m, x, y: (x - x.mean()).pow(2).mean(),
+        "a variance at full size": lambda m, x, y: (x - x.mean().expand_as(x)).pow(2).mean(),
+        "steps around a ring": lambda m, x, y: (x - x.roll(1, 1)).pow(2).mean(),
         "steps between neighbours": lambda m, x, y: (x[:, 1:] - x[:, :-1]).pow(2).mean(),
         "distance to a weight": lambda m, x, y: (x - m.weight).pow(2).sum(),
         "cubes": lambda m, x, y: (x - y).pow(3).mean(),
         "many numbers": lambda m, x, y: (x - y).pow(2).mean(-1),
         "weighted": lambda m, x, y: ((x - y).pow(2) * x).mean(),
     },
-    "l1_loss": {"total variation": lambda m, x, y: (x[:, 1:] - x[:, :-1]).abs().mean()},
+    "l1_loss": {
+        "total variation": lambda m, x, y: (x[:, 1:] - x[:, :-1]).abs().mean(),
+        "a mean deviation": lambda m, x, y: (x - x.mean().expand_as(x)).abs().mean(),
+    },
     "softmax": {"a share of another": lambda m, x, y: y / x.exp().sum(-1, keepdim=True)},
     "normalize": {
         "by the length of another": lambda m, x, y: x / y.norm(dim=-1, keepdim=True),

@@ -82,7 +82,7 @@ describe("the column of an explorer", () => {
 
   it("colors by the shares, containers by their own", () => {
     const store = new GraphStore({ colorBy: "pruned", pruned });
-    expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0, max: 0.5, aggregation: "", missing: 0 });
+    expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0, max: 0.5, missing: 0 });
     expect(valueOf(h, store, h.find("layer1") ?? -1)).toEqual({ value: 0.25, note: "" });
     const color = colorOf(h, store);
     const [conv1, block] = ["conv1", "layer1.0"].map(path => color(h.find(path) ?? -1));

@@ -15,7 +15,18 @@ const FILES = (readdirSync(GOLDEN, { recursive: true }) as string[])
   .sort();
 
 /** As tests/files/golden_files.py has it: without what each side words or numbers as it likes. */
-function asShown({ title, nodes, entities, classes, columns, folds, tied, flow, value_names, file }: ModelPayload): unknown {
+function asShown({
+  title,
+  nodes,
+  entities,
+  classes,
+  columns,
+  folds,
+  tied,
+  flow,
+  value_names,
+  file
+}: ModelPayload): unknown {
   const shown = {
     title,
     name: nodes.name,

@@ -266,7 +266,7 @@ describe("the notice of a forward pass that failed", () => {
   it("tells when nothing ran at all", () => {
     const nothing = golden("stopped", payload => Object.assign(payload, { flow: null, traced: false, edges: [] }));
     mounted = new TraceNotice(host, new Hierarchy(nothing));
-    expect(host.textContent).toContain("only the structure");
+    expect(host.textContent).toContain("Only the structure is shown.");
   });
 
   it("is not there otherwise", () => {

@@ -179,12 +179,23 @@ function pattern(name: string, path: string, rank = Rank.Pattern, holds: Holds =
 const isLast = (ones: readonly number[], dims: number) => ones.length === 1 && ones[0] === dims - 1 && dims > 1;
 const isOneDim = (ones: readonly number[]) => ones.length === 1;
 
-/** Both products are of values that flow: neither is a layer, nor a table of weights. */
+/** Both products are of values that flow: no layer, no table of weights. The last sums over what the shares add up. */
 const isAttention: Holds = way => {
   const [first, weights, last] = [partOf(way, 0), givenOf(way, partOf(way, 1)), partOf(way, 2)];
   const isProduct = [first, last].every(step => inputsOf(way, step).filter(value => isFlowing(way, value)).length > 1);
-  return isProduct && inputsOf(way, last).filter(value => isOne(way, value, weights)).length < 2;
+  const [read, other] = inputsOf(way, last);
+  const isSummed = String(sizesOf(way, read).slice(-1)) === String(sizesOf(way, weights).slice(-1));
+  const between = way.steps.slice((way.places.at(1) ?? 0) + 1, way.places.at(2));
+  const isWhole = between.every(step => isSame(way, step) || nameOf(way, step) === "dropout");
+  return isProduct && isSummed && isWhole && leadsTo(way, weights, read) && !isOne(way, other, weights);
 };
+
+/** Whether a value comes from another by looks and dropout alone. */
+const leadsTo = (way: Way, from: number, to: number): boolean =>
+  beforeOf(way, to).some(value => {
+    const step = makerOf(way, value);
+    return value === from || (nameOf(way, step) === "dropout" && leadsTo(way, from, inputsOf(way, step)[0]));
+  });
 
 /** Both are made of one value that is as large: its halves change places, one of them negative, and it is added. */
 const isRotary: Holds = way => {
@@ -223,11 +234,13 @@ const isLayerNorm: Holds = way => {
   return isOfSame && isSquared && isMean && isOver && isFlowing(way, x) && !isFlattened(way, x);
 };
 
-/** What the last step divides, or multiplies by what the way gave. */
+/** What the last step divides, or multiplies by the inverse that the way gave. */
 const numerator = (way: Way): number | undefined => {
   const [first] = inputsOf(way, partOf(way, -1));
   const other = otherOf(way);
-  return !isPlain(way) || (nameOf(way, partOf(way, -1)) === "div" && first !== other) ? undefined : other;
+  const isDivided = nameOf(way, partOf(way, -1)) === "div";
+  const isInverse = nameOf(way, partOf(way, -2)) === "rsqrt";
+  return !isPlain(way) || isDivided === isInverse || (isDivided && first !== other) ? undefined : other;
 };
 
 /** Whether a value has one number for each last dimension of another. */
@@ -249,11 +262,28 @@ const isLoss: Holds = way => {
   const compared = inputsOf(way, partOf(way, 0));
   const [one, other] = compared.map(value => String(sizesOf(way, value)));
   const isScalar = sizesOf(way, givenOf(way, partOf(way, -1))).length === 0;
-  const areTwo = compared.length === 2 && one === other && !isOne(way, compared[0], compared[1], true);
+  const areTwo = compared.length === 2 && one === other && !isMadeOf(way, compared[0], compared[1]);
   return (
     isScalar && areTwo && isDirect(way, 0, 1) && isDirect(way, 1, 2) && compared.some(value => isFlowing(way, value))
   );
 };
+
+/** Whether the model kept nothing that made one of both out of the other: its mean, or its neighbors. */
+function isMadeOf(way: Way, one: number, other: number): boolean {
+  const [a, b] = [one, other].map(value => originsOf(way, value));
+  return b.has(one) || a.has(other) || isOne(way, one, other, true);
+}
+
+/** All values that one is made of by operators that read nothing that the model keeps. */
+function originsOf(way: Way, value: number): Set<number> {
+  const found = new Set([value]);
+  for (const each of found) {
+    const read = makerOf(way, each) < 0 ? [] : inputsOf(way, makerOf(way, each));
+    if (read.every(input => isFlowing(way, input))) read.forEach(input => found.add(input));
+  }
+  return found;
+}
+
 const isSquaredLoss: Holds = way => isSquare(way, partOf(way, 1)) && isLoss(way);
 
 /** What the first step read or gave, by what is made of all of one of its dimensions. */
@@ -297,7 +327,7 @@ const isDropout: Holds = way => {
 
 /** In the order in which they are sought: the longer first. */
 export const PATTERNS: readonly Pattern[] = [
-  pattern("cross_entropy", "log_softmax > nll_loss.*"),
+  pattern("cross_entropy", "log_softmax > nll_loss.*", Rank.Pattern, way => isDirect(way, 0, 1)),
   pattern(words.ROTARY_EMBEDDING, "neg > cat|stack > mul > add", Rank.Pattern, isRotary),
   pattern(words.ROTARY_EMBEDDING, "view_as_complex > mul > view_as_real", Rank.Pattern, isTurned),
   pattern("attention", "scaled_dot_product_attention"),
