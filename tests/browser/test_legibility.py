@@ -40,7 +40,7 @@ NOT_ONE = (
     "covered",
     "ends",
 )
-AT_LEAST = {"title_px": 9.0, "used": 0.3, "inked": 0.04}
+AT_LEAST = {"title_px": 10.0, "text_px": 10.0, "used": 0.3, "inked": 0.04}
 CROSSINGS = 4  # of lines without a common end
 MORE_CROSSINGS = {
     "hrnet": 14,
@@ -84,7 +84,7 @@ def faults(name: str, figures: Figures) -> list[str]:
     """What is not as it should be, in words."""
     found = [f"{kind}: {fault}" for kind in NOT_ONE for fault in getattr(figures, kind)]
     for measured, least in AT_LEAST.items():
-        is_as_large_as_can_be = figures.zoom >= LARGEST and measured != "title_px"
+        is_as_large_as_can_be = figures.zoom >= LARGEST and not measured.endswith("_px")
         if (value := getattr(figures, measured)) < least and not is_as_large_as_can_be:
             found.append(f"{measured} is {value:.2f}, less than {least}")
     if figures.crossings > (most := MORE_CROSSINGS.get(name, CROSSINGS)):

@@ -8,10 +8,10 @@ import type { Theme } from "../shared/stage/theme";
 import type { Tooltip, TooltipRow } from "../shared/ui/tooltip";
 import type { Box, Point, Viewport } from "../shared/stage/viewport";
 import type { CardStyle } from "./paint/card_style";
-import { MIN_TEXT } from "./paint/painter";
-import { label, stroke } from "./paint/paint_edges";
+import { isReadable, sizeAt } from "./paint/text_lines";
+import { hasRoomFor, label, stroke } from "./paint/paint_edges";
 import type { PlacedScene, Route, SceneEdge, SceneNode } from "./scene/scene";
-import { LABEL_SIZE } from "./scene/scene_edges";
+import { LABEL_SIZE } from "./scene/edge_labels";
 import { type Dataflow, dataflowOf, shapeText } from "../shared/model/dataflow";
 import { push } from "../shared/base/multimap";
 
@@ -251,9 +251,10 @@ export class EdgeHover {
     veil(context, view, boxes, theme.canvas);
     stroke(context, spot.routes, theme.accent, Math.max(2.5, 1.8 / view.zoom), []);
     const lit = new Set(spot.routes);
-    const isLegible = view.zoom * LABEL_SIZE >= MIN_TEXT;
-    const written = this.decor.edges().filter(({ route }) => isLegible && route.label && lit.has(route));
-    written.forEach(paint => label(context, { ...paint, lit: true }, theme)); // the line runs over them
+    const size = sizeAt(LABEL_SIZE, view.zoom);
+    const isWritten = isReadable(view.zoom);
+    const written = this.decor.edges().filter(({ route }) => isWritten && hasRoomFor(route, size) && lit.has(route));
+    written.forEach(paint => label(context, { ...paint, lit: true }, theme, size)); // the line runs over them
     context.strokeStyle = theme.accent;
     context.lineWidth = Math.max(2, 1.5 / view.zoom);
     for (const [x, y, width, height] of boxes) {

@@ -3,7 +3,7 @@
 import { fontOf } from "../../shared/base/canvas";
 import type { Theme } from "../../shared/stage/theme";
 import type { Route } from "../scene/scene";
-import { LABEL_SIZE } from "../scene/scene_edges";
+import { LABEL_SIZE } from "../scene/edge_labels";
 import type { Box, Point } from "../../shared/stage/viewport";
 
 export interface EdgePaint {
@@ -16,13 +16,13 @@ export interface EdgePaint {
 const ROUNDING = 10;
 const ARROW = { length: 8, half: 4 };
 
-/** `pixel`: one of the screen, in the picture's units; `legible`: labels can be read at this zoom. */
+/** `pixel`: one of the screen, in the picture's units; `size`: of what is written on lines, 0 for nothing. */
 export function paintEdges(
   context: CanvasRenderingContext2D,
   edges: readonly EdgePaint[],
   theme: Theme,
   pixel: number,
-  legible: boolean
+  size: number
 ): void {
   const width = Math.max(1.5, 1.75 * pixel); // a thinner line pales where it lies between two rows of pixels
   const sort = (keep: (paint: EdgePaint) => boolean) => edges.filter(keep).map(({ route }) => route);
@@ -50,9 +50,9 @@ export function paintEdges(
     2,
     []
   );
-  if (legible) {
-    edges.filter(paint => !paint.lit && paint.route.label).forEach(paint => label(context, paint, theme));
-    lit.forEach(paint => label(context, paint, theme));
+  if (size > 0) {
+    const plainly = edges.filter(({ lit, route }) => !lit && hasRoomFor(route, size));
+    [...plainly, ...lit].forEach(paint => label(context, paint, theme, size));
   }
 }
 
@@ -120,15 +120,20 @@ function arrow(context: CanvasRenderingContext2D, points: readonly Point[]): voi
 }
 
 /** On the ground that the line runs over. */
-export function label(context: CanvasRenderingContext2D, { route, lit, depth }: EdgePaint, theme: Theme): void {
+export function label(
+  context: CanvasRenderingContext2D,
+  { route, lit, depth }: EdgePaint,
+  theme: Theme,
+  size: number
+): void {
   const { edge } = route;
   if (edge.label === "") {
     return;
   }
-  context.font = fontOf(LABEL_SIZE, lit);
+  context.font = fontOf(size, lit);
   context.textAlign = "center";
   context.textBaseline = "middle";
-  const box = labelBox(route, context.measureText(edge.label).width);
+  const box = labelBox(route, context.measureText(edge.label).width, size);
   if (!box) return;
   const [left, top, width, height] = box;
   context.beginPath();
@@ -140,11 +145,16 @@ export function label(context: CanvasRenderingContext2D, { route, lit, depth }: 
   context.fillText(edge.label, left + width / 2, top + height / 2 + 0.5);
 }
 
+/** Whether a line has a place for what is written on it, in letters of this size. */
+export function hasRoomFor({ label, large }: Route, size: number): boolean {
+  return label !== undefined && size <= Math.max(LABEL_SIZE, large?.size ?? 0);
+}
+
 /** Around a label of this width: at its place, without one where the line runs level for as long; else cards would cover it. */
-export function labelBox({ points, label }: Route, textWidth: number): Box | null {
-  const width = textWidth + 6;
-  const place = label ?? levelMiddle(points, width);
-  return place && [place[0] - width / 2, place[1] - 7, width, 14];
+export function labelBox({ points, label, large }: Route, textWidth: number, size = LABEL_SIZE): Box | null {
+  const [width, height] = [textWidth + 6, size + 4];
+  const place = (size > LABEL_SIZE && large?.at) || label || levelMiddle(points, width);
+  return place && [place[0] - width / 2, place[1] - height / 2, width, height];
 }
 
 /** The middle of the longest level piece of a line, if it is no shorter than that. */

@@ -5,7 +5,7 @@ import { contextOf, FONT, fontOf, type Measure } from "../../shared/base/canvas"
 import { textColorOn } from "../../shared/stage/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
 import { boundsOf, type Box, type Viewport } from "../../shared/stage/viewport";
-import { type EdgePaint, labelBox, paintEdges } from "./paint_edges";
+import { type EdgePaint, hasRoomFor, labelBox, paintEdges } from "./paint_edges";
 import {
   CHEVRON,
   HEADER,
@@ -15,14 +15,14 @@ import {
   namedFrames,
   nameLine,
   type PaintItem,
+  sizeAt,
   TITLE,
   zoomedLines
 } from "./text_lines";
-import { LABEL_SIZE } from "../scene/scene_edges";
+import { LABEL_SIZE } from "../scene/edge_labels";
 import type { SceneNode } from "../scene/scene";
 import type { StageText } from "../../shared/stage/stage";
 
-export const MIN_TEXT = 6.5; // CSS pixels: smaller text is noise and costs time
 const DIM = 0.4; // of what was not searched for
 const QUIET = 0.6; // opacity of what two models have in common
 const RADIUS = 8;
@@ -32,6 +32,7 @@ const STACK = 5; // how far the card behind a stack peeps out
 interface Prepared {
   item: PaintItem;
   lines: Line[];
+  size?: number; // of the letters in them
 }
 
 export class GraphPainter {
@@ -39,13 +40,14 @@ export class GraphPainter {
   private frames: Prepared[] = [];
   private edges: { paint: EdgePaint; bounds: Box }[] = [];
 
-  private isFull = true; // texts at their own size can be read
+  private isFull = true; // cards say all that they have to
+  private textSize = FONT.text;
   private context!: CanvasRenderingContext2D; // what is painted on at the moment
 
   constructor(private readonly measure: Measure) {}
 
   setPicture(items: readonly PaintItem[], edges: readonly EdgePaint[]): void {
-    const prepared = items.map(item => ({ item, lines: linesOf(item, this.measure) }));
+    const prepared = items.map((item): Prepared => ({ item, lines: [] }));
     this.frames = prepared.filter(({ item }) => item.node.kind === "group");
     this.cards = prepared.filter(({ item }) => item.node.kind !== "group");
     this.edges = edges.map(paint => ({ paint, bounds: around(paint.route.points) }));
@@ -58,10 +60,14 @@ export class GraphPainter {
     const scale = view.zoom * view.ratio;
     context.setTransform(scale, 0, 0, scale, view.x * view.ratio, view.y * view.ratio);
     context.textBaseline = "middle";
-    const legible = ({ size }: Line) => size * view.zoom >= MIN_TEXT;
     this.isFull = isReadable(view.zoom);
-    const shown = (prepared: Prepared): Prepared =>
-      this.isFull ? prepared : { ...prepared, lines: zoomedLines(prepared.item, view.zoom, this.measure) };
+    this.textSize = sizeAt(FONT.text, view.zoom);
+    const shown = (prepared: Prepared): Prepared => {
+      const { item, size } = prepared;
+      if (!this.isFull) return { item, lines: zoomedLines(item, view.zoom, this.measure) };
+      if (size === this.textSize) return prepared;
+      return Object.assign(prepared, { size: this.textSize, lines: linesOf(item, this.measure, view.zoom) });
+    };
     const visible = ({ item }: Prepared) => isInView(item.box, view);
     const frames = this.frames.filter(visible);
     frames.forEach(({ item }) => this.body(item, tinted(item, theme.frame(item.depth), 0.1), theme));
@@ -71,11 +77,11 @@ export class GraphPainter {
       edges.map(({ paint }) => paint),
       theme,
       1 / view.zoom,
-      LABEL_SIZE * view.zoom >= MIN_TEXT
+      this.isFull ? sizeAt(LABEL_SIZE, view.zoom) : 0
     );
     const named = this.isFull ? new Set() : namedFrames(frames, view.zoom);
-    frames.forEach(frame => this.header(named.has(frame) ? { ...frame, lines: [] } : shown(frame), theme, legible));
-    this.cards.filter(visible).forEach(card => this.card(shown(card), theme, legible));
+    frames.forEach(frame => this.header(named.has(frame) ? { ...frame, lines: [] } : shown(frame), theme));
+    this.cards.filter(visible).forEach(card => this.card(shown(card), theme));
     frames.filter(frame => named.has(frame)).forEach(({ item }) => this.nameFrame(item, view.zoom, theme));
   }
 
@@ -91,14 +97,14 @@ export class GraphPainter {
   }
 
   /** Over the edges that lead into the frame. */
-  private header({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+  private header({ item, lines }: Prepared, theme: Theme): void {
     const { box, fill } = item;
     if (fill) {
       this.shape(box[0] + box[2] - 26, box[1] + HEADER - 6, 12, 12, 3, fill);
     }
     const ground = tinted(item, theme.frame(item.depth), 0.1);
-    this.write(item, lines.filter(legible), theme.text, theme.quiet(ground), ground);
-    if (this.isFull && lines.some(legible)) {
+    this.write(item, lines, theme.text, theme.quiet(ground), ground);
+    if (this.isFull && lines.length > 0) {
       if (item.container) {
         this.chevron(box[0] + CHEVRON.open, box[1] + HEADER, true, theme.muted);
       }
@@ -107,7 +113,7 @@ export class GraphPainter {
     this.statusMark(item, theme);
   }
 
-  private card({ item, lines }: Prepared, theme: Theme, legible: (line: Line) => boolean): void {
+  private card({ item, lines }: Prepared, theme: Theme): void {
     const { context } = this;
     const { node, box, fill } = item;
     const share = shareOf(item);
@@ -120,8 +126,8 @@ export class GraphPainter {
       this.shape(box[0] + 7, box[1] + 9, 4, box[3] - 18, 2, fill ? ink : hue);
     }
     context.globalAlpha = 1; // texts are never too faint to be read
-    this.write(item, lines.filter(legible), ink, quiet);
-    if (this.isFull && lines.some(legible)) {
+    this.write(item, lines, ink, quiet);
+    if (this.isFull && lines.length > 0) {
       if (item.container) {
         this.chevron(box[0] + CHEVRON.closed, box[1] + TITLE, false, ink);
       }
@@ -184,10 +190,11 @@ export class GraphPainter {
   /** Returns its width. */
   private badge(text: string, right: number, middle: number, theme: Theme): number {
     const { context } = this;
-    const width = this.measure(text, FONT.text, true) + 10;
+    const width = this.measure(text, this.textSize, true) + 10;
+    const height = Math.max(16, this.textSize + 4);
     const [ground, ink] = badgeColors(theme);
-    this.shape(right - width, middle - 8, width, 16, 8, ground);
-    context.font = fontOf(FONT.text, true);
+    this.shape(right - width, middle - height / 2, width, height, height / 2, ground);
+    context.font = fontOf(this.textSize, true);
     context.textAlign = "center";
     context.fillStyle = ink;
     context.fillText(text, right - width / 2, middle + 0.5);
@@ -365,7 +372,7 @@ const LETTER = 1.2; // height of a line for its size
 
 /** The lines of text on a card, or in the header of a frame, at this zoom; the first is its title. */
 export function textsOn(item: PaintItem, measure: Measure, zoom = 1): StageText[] {
-  const lines = isReadable(zoom) ? linesOf(item, measure) : zoomedLines(item, zoom, measure);
+  const lines = isReadable(zoom) ? linesOf(item, measure, zoom) : zoomedLines(item, zoom, measure);
   return lines.map((line, at) => {
     const { text, size } = line;
     return { text, size, box: boxOf(item, line, measure), isTitle: at === 0 };
@@ -375,11 +382,12 @@ export function textsOn(item: PaintItem, measure: Measure, zoom = 1): StageText[
 /** What is written on an edge: where there is room for it, and on those of the selected card. */
 export function labelsOn({ route, lit }: EdgePaint, measure: Measure, zoom = 1): StageText[] {
   const { label: text } = route.edge;
-  if (text === "" || !(lit || route.label) || LABEL_SIZE * zoom < MIN_TEXT) {
+  const size = sizeAt(LABEL_SIZE, zoom);
+  if (text === "" || !(lit || hasRoomFor(route, size)) || !isReadable(zoom)) {
     return [];
   }
-  const box = labelBox(route, measure(text, LABEL_SIZE, lit));
-  return box ? [{ text, size: LABEL_SIZE, box, isTitle: false }] : [];
+  const box = labelBox(route, measure(text, size, lit), size);
+  return box ? [{ text, size, box, isTitle: false }] : [];
 }
 
 function boxOf({ box }: PaintItem, { text, x, y, size, bold, centred }: Line, measure: Measure): number[] {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { PaintItem } from "./text_lines";
 import type { SceneNode } from "../scene/scene";
-import { zoomedLines } from "./text_lines";
+import { LEAST_TEXT, linesOf, zoomedLines } from "./text_lines";
 
 const MARK = 11; // where the colored mark of a card ends
 const ZOOM = 0.6;
@@ -62,6 +62,47 @@ describe("a small card", () => {
 
   it("of a structure that has no name says the class", () => {
     expect(texts(item(120, { name: "", title: "Sequential", subtitle: "Sequential773" }))).toEqual(["Sequential"]);
+  });
+});
+
+describe("what is written", () => {
+  const zooms = [0.33, 0.4, 0.5, 0.6, 0.68, 0.7, 0.75, 0.8, 0.85, 0.9, 1, 1.15];
+  const kinds: [number, Partial<SceneNode>, number][] = [
+    [120, {}, 62],
+    [236, { subtitle: "LlamaDecoderLayer", badge: "×35" }, 62],
+    [116, { detail: "3 → 64 · k 7×7 · s 2×2 · p 3" }, 62],
+    [90, { isGlyph: true, title: "view", subtitle: "", detail: "1×512×1×1 → 1×512" }, 54],
+    [300, { kind: "group", badge: "≈ ×4" }, 200],
+    [80, { kind: "pseudo", title: "output", subtitle: "", detail: "" }, 34]
+  ];
+  const written = (one: PaintItem, zoom: number) =>
+    zoom < 0.69 ? zoomedLines(one, zoom, measure) : linesOf(one, measure, zoom);
+
+  it.each(zooms)("has at least ten pixels at a zoom of %f, and stays on its card", zoom => {
+    for (const [width, texts, height] of kinds) {
+      for (const { text, x, y, size, bold, centred } of written(item(width, texts, height), zoom)) {
+        expect(size * zoom).toBeGreaterThanOrEqual(LEAST_TEXT);
+        const across = measure(text, size, bold);
+        expect(centred ? x - across / 2 : x).toBeGreaterThanOrEqual(0);
+        expect(centred ? x + across / 2 : x + across).toBeLessThanOrEqual(width);
+        expect([y - size / 2 >= 0, y + size / 2 <= height]).toEqual([true, true]);
+      }
+    }
+  });
+
+  it("says less where larger letters have no room: of a layer its first numbers, of what opens its size", () => {
+    const last = (detail: string, container: boolean, zoom: number) =>
+      linesOf({ ...item(140, { detail }), container }, measure, zoom).pop()?.text;
+    const [layer, opening] = ["3 → 64 · k 7×7 · s 2", "6 modules · 3.67 M"];
+    expect([last(layer, false, 1), last(opening, true, 1)]).toEqual([layer, opening]);
+    expect([last(layer, false, 0.7), last(opening, true, 0.7)]).toEqual(["3 → 64 · k 7×7", "3.67 M"]);
+  });
+
+  it("is no part of a shape", () => {
+    const glyph = item(90, { isGlyph: true, title: "view", subtitle: "", detail: "1×512×1×1 → 1×512" }, 54);
+    const said = (zoom: number) => linesOf(glyph, measure, zoom).map(({ text }) => text);
+    expect(said(1)).toEqual(["view", "1×512×1×1", "→ 1×512"]);
+    expect(linesOf({ ...glyph, box: [0, 0, 64, 54] }, measure, 0.7).map(({ text }) => text)).toEqual(["view"]);
   });
 });
 

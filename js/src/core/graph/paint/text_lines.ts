@@ -49,29 +49,50 @@ export interface Line {
 
 const LEFT = 18; // text begins right of the family mark
 
-export function linesOf(item: PaintItem, measure: Measure): Line[] {
-  const { node } = item;
-  if (node.kind === "group") {
-    return headerLines(item, measure);
-  }
-  if (node.isGlyph) {
-    return glyphLines(item, measure);
-  }
-  return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item)] : cardLines(item, measure);
+export const LEAST_TEXT = 10; // CSS pixels on the screen of all that is written
+
+/** The size of letters of which it is this at least, and large enough to be read at a zoom. */
+export function sizeAt(size: number, zoom: number): number {
+  return Math.max(size, Math.ceil(LEAST_TEXT / zoom));
 }
 
-function pillLine({ node, box }: PaintItem): Line {
-  const font = fontOf(FONT.title, false);
+/** All that a card or header says, as far as there is room for it at this zoom. */
+export function linesOf(item: PaintItem, measure: Measure, zoom = 1): Line[] {
+  const { node } = item;
+  if (node.kind === "group") {
+    return headerLines(item, measure, zoom);
+  }
+  if (node.isGlyph) {
+    return glyphLines(item, measure, zoom);
+  }
+  return node.kind === "pseudo" && node.subtitle === "" ? [pillLine(item, zoom)] : cardLines(item, measure, zoom);
+}
+
+function pillLine({ node, box }: PaintItem, zoom: number): Line {
+  const size = sizeAt(FONT.title, zoom);
   const [x, y] = [box[2] / 2, box[3] / 2 + 0.5];
-  return { text: node.title, x, y, font, size: FONT.title, bold: false, strong: false, centred: true };
+  return { text: node.title, x, y, font: fontOf(size, false), size, bold: false, strong: false, centred: true };
+}
+
+/** As many of the parts of a text, which dots separate, as have room; of what opens the size, which comes last. */
+function partsThatFit({ container }: PaintItem, text: string, room: number, size: number, measure: Measure): string {
+  const parts = text.split(" · ");
+  while (parts.length > 0 && measure(parts.join(" · "), size, false) > room) {
+    if (container) parts.shift();
+    else parts.pop();
+  }
+  return parts.join(" · ");
 }
 
 /** The name in the middle, below it what becomes of the shape. */
-function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line[] {
-  const left = container ? CARD.chevron : 0;
+function glyphLines({ node, box, container }: PaintItem, measure: Measure, zoom: number): Line[] {
+  const [title, size] = [sizeAt(FONT.title, zoom), sizeAt(FONT.text, zoom)];
+  const isLarger = size > FONT.text;
+  const left = container ? CARD.chevron + (isLarger ? 4 : 0) : 0;
   const [width, height] = [box[2] - left, box[3]];
+  const room = width - (isLarger ? 4 : 10);
   const centred = (text: string, y: number, size: number, strong: boolean): Line => {
-    const shown = truncated(text, width - 10, size, strong, measure);
+    const shown = truncated(text, room, size, strong, measure);
     return {
       text: shown,
       x: left + width / 2,
@@ -83,31 +104,38 @@ function glyphLines({ node, box, container }: PaintItem, measure: Measure): Line
       centred: true
     };
   };
-  return node.detail === ""
-    ? [centred(node.title, height / 2 + 0.5, FONT.title, true)]
+  const lines = node.detail === "" ? [] : changeLines(node.detail);
+  const hasRoom = !isLarger || lines.every(text => measure(text, size, false) <= room);
+  return lines.length === 0 || !hasRoom
+    ? [centred(node.title, height / 2 + 0.5, title, true)]
     : [
-        centred(node.title, GLYPH / 2 + 1, FONT.title, true),
-        ...changeLines(node.detail).map((text, at) => centred(text, GLYPH + LINE * (at + 0.2), FONT.text, false))
+        centred(node.title, GLYPH / 2 + 1, title, true),
+        ...lines.map((text, at) => centred(text, GLYPH + LINE * (at + 0.2), size, false))
       ];
 }
 
-function cardLines(item: PaintItem, measure: Measure): Line[] {
+function cardLines(item: PaintItem, measure: Measure, zoom: number): Line[] {
   const { node, box } = item;
+  const [title, size] = [sizeAt(FONT.title, zoom), sizeAt(FONT.text, zoom)];
+  const isLarger = size > FONT.text;
   const room = box[2] - LEFT - 10;
+  const wider = isLarger ? room + 6 : room;
   const chevron = item.container ? CARD.chevron - 4 : 0; // left of the title
-  const titleRoom = room - badgesWidth(item, measure) - chevron;
-  const rows = [node.subtitle, node.detail].filter(text => text !== "");
+  const titleRoom = room - badgesWidth(item, measure, zoom) - chevron;
+  const detail = isLarger ? partsThatFit(item, node.detail, wider, size, measure) : node.detail;
+  const rows = [node.subtitle, detail].filter(text => text !== "");
   const top = rows.length === 0 ? box[3] / 2 : TITLE;
+  const apart = Math.max(15, size + 1);
   return [
-    line(node, node.title, LEFT + chevron, top, FONT.title, true, true, titleRoom, measure),
-    ...rows.map((text, i) => line(node, text, LEFT, 33 + 15 * i, FONT.text, false, false, room, measure))
+    line(node, node.title, LEFT + chevron, top, title, true, true, titleRoom, measure),
+    ...rows.map((text, i) => line(node, text, LEFT, 33 + apart * i, size, false, false, wider, measure))
   ];
 }
 
 /** slot · class · what is inside */
-function headerLines(item: PaintItem, measure: Measure): Line[] {
+function headerLines(item: PaintItem, measure: Measure, zoom: number): Line[] {
   const { node, box } = item;
-  const right = box[2] - badgesWidth(item, measure) - (item.fill ? 36 : 14);
+  const right = box[2] - badgesWidth(item, measure, zoom) - (item.fill ? 36 : 14);
   const lines: Line[] = [];
   let x = 30;
   const add = (text: string, size: number, bold: boolean, strong: boolean) => {
@@ -117,14 +145,15 @@ function headerLines(item: PaintItem, measure: Measure): Line[] {
       x += measure(next.text, size, bold) + 8;
     }
   };
-  add(node.title, FONT.title, true, true);
-  add(node.subtitle, 12, false, true);
-  add(node.detail, FONT.text, false, false);
+  const [title, kind, size] = [FONT.title, 12, FONT.text].map(each => sizeAt(each, zoom));
+  add(node.title, title, true, true);
+  add(node.subtitle, kind, false, true);
+  add(size > FONT.text ? partsThatFit(item, node.detail, right - x, size, measure) : node.detail, size, false, false);
   return lines;
 }
 
-function badgesWidth({ node, flag }: PaintItem, measure: Measure): number {
-  const width = (text: string) => (text === "" ? 0 : measure(text, FONT.text, true) + 14);
+function badgesWidth({ node, flag }: PaintItem, measure: Measure, zoom: number): number {
+  const width = (text: string) => (text === "" ? 0 : measure(text, sizeAt(FONT.text, zoom), true) + 14);
   return width(node.badge) + width(flag);
 }
 
@@ -155,7 +184,7 @@ function line(
 // What stands on cards and frames when they are small on the screen: names, larger for it, with the class where there is
 // room for all of it, and at last those of frames only.
 
-const READABLE = 9; // CSS pixels of a name on the screen
+const FULL = 0.69; // zoom from which on cards have room for more than that
 const STEP = 2; // sizes grow in steps, so that widths need not be measured at every zoom
 const HIGHEST = { card: 0.5, small: 0.8, header: 30 }; // of a card's height; units of a header's 42
 const SMALL_CARD = 40;
@@ -165,19 +194,19 @@ const BESIDE_MARK = 14; // text begins right of the mark of its family
 const LETTER = 1.25; // height of a line for its size
 const SMALLER = 0.9; // letters of a class, for those of the name above it
 const NARROW = 2; // of the small cards of operators, whose sign fills them
-const NAMELESS = 0.29; // zoom below which cards have no names
+const NAMELESS = 0.33; // zoom below which cards have no names
 const SMALL_FRAME = 420; // CSS pixels: in a smaller one its name says more than those inside
 const NAME = 13; // CSS pixels of a frame's name over its inside
 
-/** Whether what is written at its own size can be read. */
+/** Whether cards can say all that they have to. */
 export function isReadable(zoom: number): boolean {
-  return FONT.title * zoom >= READABLE;
+  return zoom >= FULL;
 }
 
 /** The name of a card or of a frame's header, as large as it has to be; nothing where there is no room for that. */
 export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Line[] {
   const { node, box } = item;
-  const size = Math.ceil(READABLE / zoom / STEP) * STEP;
+  const size = Math.ceil(LEAST_TEXT / zoom / STEP) * STEP;
   if (node.kind === "group") {
     if (size > HIGHEST.header) return [];
     return [zoomedLine(named(item, box[2] - 2 * ZOOMED_LEFT, size, measure), ZOOMED_LEFT, HEADER, size, false)];
@@ -189,7 +218,7 @@ export function zoomedLines(item: PaintItem, zoom: number, measure: Measure): Li
   const room = box[2] - left - RIGHT;
   const [x, y] = [left + room / 2, box[3] / 2];
   const name = zoomedLine(named(item, room, size, measure), x, y, size, true);
-  const kind = classLine(item, size, room, measure);
+  const kind = classLine(item, Math.max(Math.ceil(SMALLER * size), Math.ceil(LEAST_TEXT / zoom)), size, room, measure);
   if (!kind) return [name];
   const apart = (LETTER * size) / 2;
   return [
@@ -207,8 +236,13 @@ function signLine({ node, box }: PaintItem, size: number, measure: Measure): Lin
 }
 
 /** The class, which goes below a name, unless it says the same or has no room. */
-function classLine({ node, box }: PaintItem, nameSize: number, room: number, measure: Measure): Line | undefined {
-  const size = Math.ceil(SMALLER * nameSize);
+function classLine(
+  { node, box }: PaintItem,
+  size: number,
+  nameSize: number,
+  room: number,
+  measure: Measure
+): Line | undefined {
   const isHigh = LETTER * (nameSize + size) <= box[3] - 2;
   if (!node.name || node.subtitle === "" || !isHigh || measure(node.subtitle, size, false) > room) return undefined;
   return { ...zoomedLine(node.subtitle, 0, 0, size, true), font: fontOf(size, false), bold: false, strong: false };

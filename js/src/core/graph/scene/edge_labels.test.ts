@@ -6,15 +6,17 @@ import type { Route, SceneNode } from "./scene";
 const WIDTH = 40;
 
 /** Lines as points, each the start of a net of its own; boxes of cards, or of frames. */
-function placed(lines: Point[][], boxes: Box[] = [], kind: SceneNode["kind"] = "module"): (Point | undefined)[] {
+function routed(lines: Point[][], boxes: Box[] = [], kind: SceneNode["kind"] = "module"): Route[] {
   const routes = lines.map((points, at): Route => {
     return { points, edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", way: [[-1, at, 0]] } };
   });
   const nodes = boxes.map(() => ({ kind }) as SceneNode);
   const nets = lines.map(() => ({ start: [0, 0], ends: [], label: WIDTH }));
   addLabels(routes, nodes, boxes, [{ node: -1, items: [], nets }] as unknown as Parameters<typeof addLabels>[3]);
-  return routes.map(({ label }) => label);
+  return routes;
 }
+
+const placed = (...args: Parameters<typeof routed>) => routed(...args).map(({ label }) => label);
 
 describe("labels that the layout had no room for", () => {
   it("stand in the middle of the longest level stretch", () => {
@@ -37,5 +39,22 @@ describe("labels that the layout had no room for", () => {
     expect(placed([inside], [[-50, 0, 400, 200]], "group")).toEqual([[150, 100]]);
     expect(placed([inside], [[-50, 90, 400, 200]], "group")).toEqual([undefined]);
     expect(placed([inside], [[150, 0, 400, 200]], "group")).toEqual([[75, 100]]);
+  });
+});
+
+describe("labels in larger letters", () => {
+  const line: Point[] = [[0, 0], [70, 0]]; // prettier-ignore
+
+  it("stay where they are, or go aside as far as they grow", () => {
+    expect(routed([line])[0].large).toEqual({ size: 15, at: [35, 0] });
+    const [{ label, large }] = routed([line], [[-20, -10, 33, 20]]); // a card just beside the label
+    expect([label, large]).toEqual([[35, 0], { size: 15, at: [43, 0] }]); // prettier-ignore
+  });
+
+  it("are smaller, or left out, between cards", () => {
+    const between = (room: number) => routed([line], [[-20, -10, 55 - room / 2, 20], [35 + room / 2, -10, 50, 20]])[0]; // prettier-ignore
+    expect(between(52).large?.size).toBe(13);
+    expect(between(44)).toMatchObject({ label: [35, 0] });
+    expect(between(44).large).toBeUndefined();
   });
 });

@@ -7,13 +7,17 @@ interface Route {
   readonly edge: { readonly source: number; readonly way?: readonly (readonly number[])[] };
   readonly points: readonly Point[];
   label?: Point; // the middle of its label
+  large?: { size: number; at: Point }; // of larger letters, where there is room
 }
 
+export const LABEL_SIZE = 10; // pixels of a shape on an edge
 const MAX_ROUTES = 300; // more are not read
 const HEIGHT = 13;
 const ENDS = 10; // of a line that stay free on both sides
 const BORDER = 4; // around lines
 const HEADER = 32; // of a frame, with its name
+const LARGER = [15, 13]; // sizes of letters for small pictures
+const PADDING = 8; // of a label, both sides together
 const SHARES = [0.5, 0.25, 0.75]; // of a stretch: where its label may stand
 
 /** Gives each net one label, where there is room for it. */
@@ -30,7 +34,7 @@ export function addLabels(
     const [frame, net] = edge.way?.[0] ?? [NaN, NaN];
     return nets.get(frame)?.[net]?.label ?? 0;
   };
-  const boxAt = ([x, y]: Point, width: number): Box => [x - width / 2, y - HEIGHT / 2, width, HEIGHT];
+  const boxAt = ([x, y]: Point, width: number, height = HEIGHT): Box => [x - width / 2, y - height / 2, width, height];
   const fixed = nodes.flatMap(({ kind }, place) => (kind === "group" ? frame(boxes[place]) : [boxes[place]]));
   const lines = routes.map(route => ({ source: route.edge.source, parts: segments(route.points) }));
   const written = new Set(routes.filter(route => route.label).map(keyOf));
@@ -44,6 +48,23 @@ export function addLabels(
     route.label = free;
     written.add(keyOf(route));
     fixed.push(boxAt(free, width));
+  }
+  for (const route of routes) {
+    if (!route.label) continue;
+    const [x, y] = route.label;
+    const width = widthOf(route);
+    const others = [...fixed, ...lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts))];
+    const own = boxAt(route.label, width);
+    const around = others.filter(box => !isEqual(box, own));
+    for (const size of LARGER) {
+      const [across, down] = [PADDING + ((width - PADDING) * size) / LABEL_SIZE, size + 3];
+      const shift = (across - width) / 2;
+      const at = [0, shift, -shift].map((by): Point => [x + by, y]).find(place => !around.some(box => meet(box, boxAt(place, across, down)))); // prettier-ignore
+      if (!at) continue;
+      route.large = { size, at };
+      fixed.push(boxAt(at, across, down));
+      break;
+    }
   }
 }
 
@@ -68,6 +89,8 @@ function frame([x, y, width, height]: Box): Box[] {
   const corners: Point[] = [[x, y], [x + width, y], [x + width, y + height], [x, y + height], [x, y]]; // prettier-ignore
   return [[x, y, width, HEADER], ...segments(corners)];
 }
+
+const isEqual = (one: Box, other: Box): boolean => one.every((value, at) => value === other[at]);
 
 const meet = ([x, y, width, height]: Box, [left, top, across, down]: Box): boolean =>
   x < left + across && left < x + width && y < top + down && top < y + height;

@@ -65,6 +65,7 @@ export interface Route {
   edge: SceneEdge;
   points: Point[]; // from the source's border, over the bends, to the target's
   label?: Point; // the middle of its label, where that has room
+  large?: { size: number; at: Point }; // and up to which size of letters there
 }
 
 /** A scene with places for everything in it. */
