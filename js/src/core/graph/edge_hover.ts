@@ -11,7 +11,7 @@ import type { CardStyle } from "./paint/card_style";
 import { isReadable, sizeAt } from "./paint/text_lines";
 import { hasRoomFor, label, stroke } from "./paint/paint_edges";
 import type { PlacedScene, Route, SceneEdge, SceneNode } from "./scene/scene";
-import { LABEL_SIZE } from "./scene/scene_edges";
+import { LABEL_SIZE } from "./scene/edge_labels";
 import { type Dataflow, dataflowOf, shapeText } from "../shared/model/dataflow";
 import { push } from "../shared/base/multimap";
 

@@ -3,7 +3,7 @@
 import { fontOf } from "../../shared/base/canvas";
 import type { Theme } from "../../shared/stage/theme";
 import type { Route } from "../scene/scene";
-import { LABEL_SIZE } from "../scene/scene_edges";
+import { LABEL_SIZE } from "../scene/edge_labels";
 import type { Box, Point } from "../../shared/stage/viewport";
 
 export interface EdgePaint {

@@ -19,7 +19,7 @@ import {
   TITLE,
   zoomedLines
 } from "./text_lines";
-import { LABEL_SIZE } from "../scene/scene_edges";
+import { LABEL_SIZE } from "../scene/edge_labels";
 import type { SceneNode } from "../scene/scene";
 import type { StageText } from "../../shared/stage/stage";
 

@@ -86,10 +86,11 @@ function partsThatFit({ container }: PaintItem, text: string, room: number, size
 
 /** The name in the middle, below it what becomes of the shape. */
 function glyphLines({ node, box, container }: PaintItem, measure: Measure, zoom: number): Line[] {
-  const left = container ? CARD.chevron : 0;
-  const [width, height] = [box[2] - left, box[3]];
   const [title, size] = [sizeAt(FONT.title, zoom), sizeAt(FONT.text, zoom)];
-  const room = width - (size > FONT.text ? 4 : 10);
+  const isLarger = size > FONT.text;
+  const left = container ? CARD.chevron + (isLarger ? 4 : 0) : 0;
+  const [width, height] = [box[2] - left, box[3]];
+  const room = width - (isLarger ? 4 : 10);
   const centred = (text: string, y: number, size: number, strong: boolean): Line => {
     const shown = truncated(text, room, size, strong, measure);
     return {
@@ -104,7 +105,7 @@ function glyphLines({ node, box, container }: PaintItem, measure: Measure, zoom:
     };
   };
   const lines = node.detail === "" ? [] : changeLines(node.detail);
-  const hasRoom = size === FONT.text || lines.every(text => measure(text, size, false) <= room);
+  const hasRoom = !isLarger || lines.every(text => measure(text, size, false) <= room);
   return lines.length === 0 || !hasRoom
     ? [centred(node.title, height / 2 + 0.5, title, true)]
     : [

@@ -11,6 +11,7 @@ interface Route {
   large?: { size: number; at: Point }; // of larger letters, where there is room
 }
 
+export const LABEL_SIZE = 10; // pixels of a shape on an edge
 const MAX_ROUTES = 300; // more are not read
 const HEIGHT = 13;
 const ENDS = 10; // of a line that stay free on both sides

@@ -3,6 +3,7 @@
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import type { Measure } from "../../shared/base/canvas";
 import { BORDER, ITSELF, type LayoutGroup, type Net } from "../../layout/types";
+import { LABEL_SIZE } from "./edge_labels";
 import type { Piece, SceneEdge } from "./scene";
 
 // Which layouts an edge takes part in: those of all frames that it passes, and of the innermost around both of its ends.
@@ -10,8 +11,6 @@ import type { Piece, SceneEdge } from "./scene";
 interface FramedNode {
   parent: number;
 }
-
-export const LABEL_SIZE = 10; // pixels of a shape on an edge
 
 /** Enters every edge in the groups that it passes; edges of one source are one net, a line that branches. */
 export function addToGroups(
