@@ -1,6 +1,5 @@
 // Labels of edges for which the layout left no room: on a level stretch of the line where nothing else lies.
 
-import { LABEL_SIZE } from "./scene_edges";
 import type { LayoutGroup } from "../../layout/types";
 import type { Box, Point } from "../../shared/stage/viewport";
 
