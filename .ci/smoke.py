@@ -39,7 +39,7 @@ def smoke(file: Path, version: str, borrow: bool) -> None:
     tries = {WHEEL: try_wheel, SDIST: try_sdist, NPM: try_npm}
     kind = next((kind for kind, pattern in PATTERNS.items() if file.match(pattern)), None)
     if kind is None:
-        raise SmokeError(f"{file.name} is no wheel, sdist or npm package: move it out of the folder.")
+        raise SmokeError(f"{file.name} is not a wheel, sdist or npm package: move it out of the folder.")
     with tempfile.TemporaryDirectory() as scratch:
         tries[kind](file, version, Path(scratch), borrow)
 

@@ -59,7 +59,7 @@ def outputs(model: nn.Module, shape: tuple[int, ...] = IMAGE) -> torch.Size:
 def test_where_nothing_keeps_to_the_budget_the_reason_is_told() -> None:
     none = generated(budget={"max_params": 100, "max_flops": 1e6})
     assert len(none) == 0
-    assert "keeps within max_params=100 (the nearest has" in none.reason
+    assert "is within max_params=100 (the nearest has" in none.reason
     assert "max_flops=1" in none.reason
     assert none.reason in repr(none)
     assert "max_params=100" in none._repr_html_()

@@ -240,7 +240,7 @@ class Taken(nn.Module):
 def test_a_branch_that_is_not_taken_and_keeps_its_sizes_is_named() -> None:
     graph = mk.trace(Taken().eval(), torch.randn(2, 4))
     (note,) = mk.plan(graph, ratio=0.5).notes
-    assert note.startswith("the traced pass does not read other.weight, so their sizes stay")
+    assert note.startswith("the traced pass does not read other.weight, so their sizes are kept")
     assert mk.plan(graph, cuts=[graph.cut_analysis("body.weight", [1])]).notes == (note,)
     assert note in str(mk.plan(graph, target={"params": 0.9}))
 

@@ -288,9 +288,9 @@ def test_what_cannot_be_measured() -> None:
     graph = mk.trace(ConvClassifier().to("meta"), torch.randn(1, 3, 4, 4))
     with pytest.raises(TraceError, match=r"time is measured, and 'first.weight' is on the meta device"):
         mk.plan(graph, target={"latency": 0.5})
-    with pytest.raises(CutError, match="left of params, flops, matmul_flops, macs, bytes, latency"):
+    with pytest.raises(CutError, match="keep of params, flops, matmul_flops, macs, bytes, latency"):
         mk.plan(three_layers(), target={"time": 0.5})
-    with pytest.raises(CutError, match="left of params, flops, matmul_flops, macs, bytes, as"):
+    with pytest.raises(CutError, match="keep of params, flops, matmul_flops, macs, bytes, as"):
         mk.PruningSchedule(steps=3, target={"latency": 0.5})
 
 

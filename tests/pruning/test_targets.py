@@ -324,7 +324,7 @@ def test_targets_far_from_each_other(resnet18: mk.DataflowGraph) -> None:
 def test_budgets_that_cannot_be_reached_say_which(vit: mk.DataflowGraph) -> None:
     with pytest.raises(mk.ModuleKGError, match=r"cannot be reached: at least .* FLOPs .* are left"):
         mk.plan(vit, target={"flops": 0.001, "params": 0.6})
-    with pytest.raises(mk.ModuleKGError, match=r"per_axis=.* leaves .* already"):
+    with pytest.raises(mk.ModuleKGError, match=r"per_axis=.* already leaves .*"):
         mk.plan(vit, target={"flops": 0.8, "params": 0.8}, per_axis={"encoder": 0.5})
 
 
@@ -376,7 +376,7 @@ def test_what_an_error_says_is_left_is_no_more_than_another_target_leaves() -> N
 
 @pytest.mark.parametrize("how", [{"ceiling": 0.25}, {"per_axis": {"first": 0.75, "second": 0.75}}])
 def test_less_than_was_asked_for_is_no_answer(net: mk.DataflowGraph, how: dict[str, Any]) -> None:
-    with pytest.raises(mk.ModuleKGError, match=r"(ceiling|per_axis)=.* leaves .* already"):
+    with pytest.raises(mk.ModuleKGError, match=r"(ceiling|per_axis)=.* already leaves .*"):
         mk.plan(net, target={"flops": 0.9}, **how)
 
 

@@ -132,7 +132,7 @@ def test_a_head_that_only_decides_stays_and_the_plan_says_so() -> None:
 
 def test_what_only_decides_is_refused_by_name() -> None:
     """It is what the model returns for others."""
-    with pytest.raises(CutError, match=r"early\.out is frozen, only decides the way"):
+    with pytest.raises(CutError, match=r"early\.out is frozen, only decides which branch"):
         mk.plan(mk.trace(Exits().eval(), torch.randn(1, 8)), per_axis={"early.out": 0.5})
 
 

@@ -67,7 +67,7 @@ def test_it_is_refused_while_another_thread_runs_it(past_self: PastSelf) -> None
     with (
         gate.held(lambda: past_self(x)),
         unchanged(past_self),
-        pytest.raises(ModelInUseError, match="cannot be looked at now: the thread 'worker' runs its forward pass"),
+        pytest.raises(ModelInUseError, match="cannot be viewed now: the thread 'worker' runs its forward pass"),
     ):
         mk.trace(past_self, x)
     assert mk.trace(past_self, x).operators

@@ -59,7 +59,7 @@ def test_a_module_that_takes_the_place_of_another_is_measured() -> None:
     for name in ("OutputSndNorm", "OutputGradSndNorm"):
         assert list(values[name].values()) == pytest.approx([true[name] for true in found.true], rel=1e-5)
     assert [math.isnan(value) for value in values["UpdateRatio"].values()] == [False, False, True, False]
-    assert "another module" in found.reason("2", "UpdateRatio")
+    assert "its module was replaced" in found.reason("2", "UpdateRatio")
     assert found.monitor.unmeasured() == []
 
 
@@ -99,7 +99,7 @@ def test_a_module_that_goes_is_nan_with_the_reason_until_one_comes() -> None:
     for name, values in monitor.get_output()["2"].items():
         gone = [step for step, value in values.items() if math.isnan(value)]
         assert gone == ([2, 3, 4] if name == "UpdateRatio" else [2, 3])
-    assert "no module" in monitor.reasons["2", "WeightNorm"]
+    assert "its module was removed" in monitor.reasons["2", "WeightNorm"]
     assert monitor.get_output()["2"]["WeightNorm"][5] == pytest.approx(float(model[2].weight.detach().norm()))
 
 

@@ -34,7 +34,7 @@ def missing(name: str, source: str) -> str | None:
     if "TID" in name and source != "batch_norm":
         return "running"
     if name == "GradientNoiseScale" and source in ("batch_norm", "relu", "attention"):
-        return "no linear layer"
+        return "neither a linear layer nor a convolution"
     if not has_weight(source) and ("Weight" in METRICS[name].needs or "WeightGrad" in METRICS[name].needs):
         return ""
     return "" if "WeightGrad" in METRICS[name].needs and not is_trained(source) else None

@@ -21,6 +21,7 @@ from modulekg_widgets.engine.pruning.plan.selection.request import (
     Limit,
     PerAxis,
     Request,
+    check_request,
 )
 from modulekg_widgets.engine.pruning.plan.uniform_plan import uniform_plan
 from modulekg_widgets.engine.torch_runtime.isolation.progress import long_work
@@ -175,6 +176,7 @@ def plan(
         layers,
         config,
     )
+    check_request(graph, request)
     with long_work("Plan", graph.model):
         return plan_with_blocks(graph, request, _plan_axes)
 
