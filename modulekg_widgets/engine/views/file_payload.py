@@ -221,7 +221,8 @@ def add_file(payload: Payload, file: ModelFile, hierarchy: Hierarchy) -> None:
     """Add metadata, tensors and graph of a file to the payload of its hierarchy."""
     flow = file_flow(file.contents, hierarchy)
     payload["flow"], payload["traced"] = flow, flow is not None
-    payload["value_names"] = flow and _value_names(file.contents.graph, flow)
+    graph = file.contents.graph
+    payload["value_names"] = None if flow is None or graph is None else _value_names(graph, flow)
     payload["classes"]["source"] = [None] * len(payload["classes"]["source"])  # what it is called, and not what it is
     payload["classes"]["qualified"] = _qualified(payload, hierarchy)
     payload["file"] = _about(file, hierarchy, flow is not None)
