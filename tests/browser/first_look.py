@@ -1,6 +1,6 @@
 """Pictures for five questions to newcomers, each of five models: `python -m browser.first_look FOLDER`, run in tests/.
 
-Each picture is the first view of a widget in a saved page, with one click at most. docs/first_look.md has the answers.
+Each picture is the first view of a widget in a saved page, with one click at most.
 """
 
 from __future__ import annotations
