@@ -19,7 +19,6 @@ from modulekg_widgets.engine.pruning.plan.selection.request import (
     UNIFORM,
     Request,
     check_model_unchanged,
-    check_request,
 )
 from modulekg_widgets.engine.pruning.recover.sandbox_runs import TracedCall
 from modulekg_widgets.engine.residuals.blocks import ResidualBlock
@@ -68,13 +67,12 @@ PlanAxes = Callable[[DataflowGraph, Request], PruningPlan]
 
 
 def plan_with_blocks(graph: DataflowGraph, request: Request, plan_axes: PlanAxes) -> PruningPlan:
-    """The plan of a request; `plan_axes` plans what is requested besides blocks.
+    """The plan of a checked request; `plan_axes` plans what is requested besides blocks.
 
     Raises `CutError` where the model does not run without the blocks.
     """
     if request.blocks is None:
         return plan_axes(graph, request)
-    check_request(graph, request)
     check_model_unchanged(graph)
     kept = protected_names(graph, request.keep)
     blocks = chosen_blocks(graph, request.blocks, request.importance, request.layers == UNIFORM, kept)
