@@ -69,6 +69,13 @@ def turned(x: Tensor) -> Tensor:
     return torch.view_as_real(pairs * angles).flatten(-2)
 
 
+def mixed(experts: list[Tensor], weights: Tensor) -> Tensor:
+    total = torch.zeros_like(experts[0])
+    for number, expert in enumerate(experts):
+        total = total + expert * weights[..., number : number + 1]
+    return total
+
+
 # x and y: 3 × 5 × 8
 NAMED: dict[str, dict[str, Forward]] = {
     "cross_entropy": {"of torch": lambda m, x, y: functional.cross_entropy(x[0], y[0].argmax(-1))},
@@ -99,6 +106,12 @@ NAMED: dict[str, dict[str, Forward]] = {
         "by square": lambda m, x, y: (x - y).square().mean(),
     },
     "l1_loss": {"by hand": lambda m, x, y: (x - y).abs().mean()},
+    "weighted sum": {
+        "of two": lambda m, x, y: x * (w := y[..., :1].sigmoid()) + y * (1 - w),
+        "of experts": lambda m, x, y: mixed([x, y, x - y], y.softmax(-1)),
+        "over a dimension": lambda m, x, y: (torch.stack([x, y], -1) * y[..., :2].softmax(-1)[:, :, None]).sum(-1),
+        "of tokens": lambda m, x, y: (x * y.mean(-1, keepdim=True).softmax(1)).sum(1),
+    },
     "softmax": {"by hand": lambda m, x, y: (e := x.exp()) / e.sum(-1, keepdim=True)},
     "normalize": {"of torch": lambda m, x, y: functional.normalize(x, dim=-1)},
     "gelu": {
@@ -158,6 +171,15 @@ MISNAMED: dict[str, dict[str, Forward]] = {
         "twice its mean": lambda m, x, y: x * torch.rsqrt((x * 2).mean(-1, keepdim=True) + 1e-6),
         "of other dimensions": lambda m, x, y: rms(x, 1),
         "of another": lambda m, x, y: y * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+    },
+    "weighted sum": {
+        "a scale and a shift": lambda m, x, y: x * (1 + y.mean(1, keepdim=True)) + y.amax(1, keepdim=True),
+        "a residual with a gate": lambda m, x, y: x + y * x[..., :1].sigmoid(),
+        "a gate for each channel": lambda m, x, y: x * (w := y.mean(1, keepdim=True)) + y * (1 - w),
+        "products of two values": lambda m, x, y: x * y + y * (1 - x),
+        "a dot product": lambda m, x, y: (x * y).sum(-1),
+        "a table of weights": lambda m, x, y: (x * m.weight).sum(-1),
+        "a sum of what was weighed alike": lambda m, x, y: (x * y[..., :1]).sum(-1),
     },
     "mse_loss": {
         "a scaled difference": lambda m, x, y: ((x - y) * 0.5).sum(),

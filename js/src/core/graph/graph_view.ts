@@ -22,7 +22,7 @@ import {
 } from "./navigation";
 import type { Camera } from "../shared/stage/camera";
 import type { Hierarchy } from "../shared/model/hierarchy";
-import { measurer, type Measure } from "../shared/base/canvas";
+import { FONT, measurer, type Measure } from "../shared/base/canvas";
 import { LayoutClient } from "../layout/client";
 import { TooManyNodesNotice } from "./parts/notices";
 import type { Mark } from "../shared/model/differences";
@@ -34,7 +34,7 @@ import { isEqual } from "../shared/base/state_store";
 import { type GraphState, GraphStore, type ViewName } from "../shared/model/graph_store";
 import { Stage, type StageElement } from "../shared/stage/stage";
 import type { LayoutResult, LayoutGroup, LayoutRequest, Size } from "../layout/types";
-import { boundsOf, type Box, type Extent, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
+import { boundsOf, type Box, type Extent, LEAST_TEXT, LEGIBLE_ZOOM, MARGIN } from "../shared/stage/viewport";
 import { fittedExpansion, MAX_CARDS } from "./fitted_expansion";
 import { idOfSteps } from "./flow/flow_scene";
 import { groupKey } from "../shared/model/operator_parts";
@@ -433,6 +433,7 @@ export class GraphView {
 // The part of a model that is drawn, the request for its layout, and how much is open at first, so that it fits.
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
+const LETTERS = [FONT.text, 13, 15]; // which are as large as they have to be at zooms at which a graph is read
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
 /** The scene of a view and the request for its layout: in rows like the last ones, and at first opened as far as fits. */
@@ -440,6 +441,7 @@ export class SceneLayout {
   private readonly pages = new Pages();
   private extent: Extent = { width: 1, height: 1 };
   private isLike = false;
+  private letters = 0; // the least size of letters that cards have room for
   private readonly rows = new Map<string, readonly string[]>(); // by container: what began its rows when it was last drawn
 
   constructor(
@@ -504,7 +506,7 @@ export class SceneLayout {
   private freshRequest({ nodes, groups }: Scene): LayoutRequest {
     const { width, height } = this.extent;
     const room: Size = [Math.max(1, width - 2 * MARGIN), Math.max(1, height - 2 * MARGIN)];
-    return { sizes: nodes.map(node => node.size), groups, room };
+    return { sizes: nodes.map(node => node.size), groups, room, zoom: this.zoom };
   }
 
   /** What there is to say of it; "" for nothing. */
@@ -529,8 +531,23 @@ export class SceneLayout {
     this.pages.window = Infinity;
   }
 
-  /** Draws and opens what fits, as long as nobody has chosen what is open. */
+  /** Draws and opens what fits, as long as nobody has chosen what is open; with room for all text, where there is. */
   openToFit(): void {
+    this.letters = 0;
+    this.open();
+    const fits = (isLabelled: boolean) => (size: number) => {
+      this.letters = size;
+      return this.fits(this.store, this.pages.window, this.zoom, isLabelled);
+    };
+    if (!LETTERS.some(fits(true)) && !LETTERS.some(fits(false))) this.letters = 0;
+  }
+
+  /** At which what is drawn is to be read. */
+  private get zoom(): number {
+    return Math.max(LEGIBLE_ZOOM, this.letters > 0 ? LEAST_TEXT / this.letters : 0);
+  }
+
+  private open(): void {
     const { h, store, pages } = this;
     if (this.view === "deduplicated") {
       const fits = (count: number) => this.fits(store, count, LEGIBLE_ZOOM);
@@ -567,13 +584,14 @@ export class SceneLayout {
   }
 
   private sceneWith(store: GraphStore, window: number): Scene {
-    return sceneOf(this.view, this.h, store, this.measure, this.pages.starts, this.isCompared, window);
+    const measure: Measure = (text, size, bold) => this.measure(text, Math.max(size, this.letters), bold);
+    return sceneOf(this.view, this.h, store, measure, this.pages.starts, this.isCompared, window);
   }
 
   /** Whether so much could be laid out at once, and then read. */
-  private fits(store: GraphStore, window: number, zoom: number): boolean {
+  private fits(store: GraphStore, window: number, zoom: number, isLabelled?: boolean): boolean {
     const scene = this.sceneWith(store, window);
-    return scene.nodes.length <= MAX_CARDS && this.layouts.canFit(this.freshRequest(scene), zoom);
+    return scene.nodes.length <= MAX_CARDS && this.layouts.canFit(this.freshRequest(scene), zoom, isLabelled);
   }
 }
 

@@ -51,8 +51,8 @@ export class LayoutClient {
   }
 
   /** Whether something that may not be shown would fit the canvas at a zoom, at once. */
-  canFit(request: LayoutRequest, zoom: number): boolean {
-    return this.local.canFit(request, zoom);
+  canFit(request: LayoutRequest, zoom: number, isLabelled?: boolean): boolean {
+    return this.local.canFit(request, zoom, isLabelled);
   }
 
   dispose(): void {

@@ -168,6 +168,7 @@ function spreadRanks(count: number, firsts: readonly number[], isEntered: boolea
 
 export const FRAME = { side: 16, top: 42, bottom: 16 };
 export const NESTED = [3.2, 1.8, 1, 0.6]; // width / height of frames: they read best when flat
+const AROUND = 1; // width / height of frames around flat ones
 const WIDEST = 2; // canvases that a frame may take
 const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
@@ -191,10 +192,11 @@ export class Layouter {
     return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
-  /** Whether all of it fits the canvas at a zoom in some shape. */
-  canFit(request: LayoutRequest, zoom: number): boolean {
+  /** Whether all of it fits the canvas at a zoom in some shape, and, if asked for, with labels on lines or without. */
+  canFit(request: LayoutRequest, zoom: number, isLabelled?: boolean): boolean {
     return triesOf(request)
       .flat()
+      .filter(one => isLabelled === undefined || one.isLabelled === isLabelled)
       .some(one => this.fitting(request, one, zoom) !== undefined);
   }
 
@@ -203,7 +205,7 @@ export class Layouter {
     const tries = triesOf(request);
     const isOne = tries.flat().length === 1;
     for (const alike of isOne ? [] : tries) {
-      const fitting = alike.flatMap(one => this.fitting(request, one, LEGIBLE_ZOOM) ?? []);
+      const fitting = alike.flatMap(one => this.fitting(request, one, request.zoom ?? LEGIBLE_ZOOM) ?? []);
       if (fitting.length > 0) return fitting.reduce(clearer).result;
     }
     let [first, small]: (Tried | undefined)[] = [];
@@ -226,23 +228,23 @@ export class Layouter {
   }
 
   /** About what all of it will take. */
-  private planned(request: LayoutRequest, { aspect, isLabelled }: Try): Size {
+  private planned(request: LayoutRequest, one: Try): Size {
     const sizes = request.sizes.map(size => [...size] as Size);
-    const rooms = roomsOf(request, aspect);
+    const rooms = roomsOf(request, one);
     let extent: Size = [0, 0];
     for (const group of request.groups) {
-      ({ extent } = this.group(group, sizes, NOTHING, rooms(group), isLabelled));
+      ({ extent } = this.group(group, sizes, NOTHING, rooms(group), one.isLabelled));
       if (group.node >= 0) sizes[group.node] = framed(sizes[group.node], extent);
     }
     return extent;
   }
 
-  private runWith(request: LayoutRequest, { aspect, isLabelled }: Try): Tried {
+  private runWith(request: LayoutRequest, one: Try): Tried {
     const sizes = request.sizes.map(size => [...size] as Size);
-    const rooms = roomsOf(request, aspect);
+    const rooms = roomsOf(request, one);
     const inner = new Map<number, GroupLayout>(); // by place
     const layouts = request.groups.map(group => {
-      const laid = this.group(group, sizes, inner, rooms(group), isLabelled).layout();
+      const laid = this.group(group, sizes, inner, rooms(group), one.isLabelled).layout();
       if (group.node >= 0) {
         sizes[group.node] = framed(sizes[group.node], [laid.width, laid.height]);
         inner.set(group.node, laid);
@@ -303,23 +305,35 @@ export class Layouter {
 
 interface Try {
   aspect: number; // of frames
+  around: number; // the same, of frames that hold frames
   isLabelled: boolean;
 }
 
-/** In each shape of its frames with labels on lines; then in each without. */
+/** In each shape of its frames with labels on lines; then in each without. Frames in frames may be flatter than those. */
 function triesOf({ sizes, groups }: LayoutRequest): Try[][] {
   const isMany = sizes.length > MANY;
   const shapes = groups.length > 1 && !isMany ? NESTED : NESTED.slice(0, 1);
   const isWritten = groups.some(({ nets }) => nets.some(({ label }) => label > 0));
   const labellings = isMany || !isWritten ? [true] : [true, false];
-  return labellings.map(isLabelled => shapes.map(aspect => ({ aspect, isLabelled })));
+  const alike = shapes.map(aspect => ({ aspect, around: aspect }));
+  const isDeep = shapes.length > 1 && outerFrames(groups).size > 0;
+  const frames = isDeep ? [...alike, { aspect: NESTED[0], around: AROUND }] : alike;
+  return labellings.map(isLabelled => frames.map(each => ({ ...each, isLabelled })));
+}
+
+/** Frames that hold other frames. */
+function outerFrames(groups: readonly LayoutGroup[]): Set<number> {
+  const frames = new Set(groups.map(({ node }) => node));
+  const holds = ({ node, items }: LayoutGroup) => node >= 0 && items.some(item => frames.has(item));
+  return new Set(groups.filter(holds).map(({ node }) => node));
 }
 
 /** What each group is to fill. */
-function roomsOf(request: LayoutRequest, aspect: number): (group: LayoutGroup) => Room {
-  const room = fixed(request.room);
-  const nested = { width: aspect, height: 1, isFixed: false, most: WIDEST * room.width, holds: room.holds };
-  return ({ node }) => (node < 0 ? room : nested);
+function roomsOf({ room: canvas, groups }: LayoutRequest, { aspect, around }: Try): (group: LayoutGroup) => Room {
+  const room = fixed(canvas);
+  const outer = outerFrames(groups);
+  const frame = { height: 1, isFixed: false, most: WIDEST * room.width, holds: room.holds };
+  return ({ node }) => (node < 0 ? room : { ...frame, width: outer.has(node) ? around : aspect });
 }
 
 const framed = ([least, low]: Size, [width, height]: Size): Size => [

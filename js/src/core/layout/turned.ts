@@ -8,7 +8,7 @@ import type { Point } from "../shared/stage/viewport";
 const TRACK = 10; // between lines beside a frame
 const BESIDE = 12; // from a frame to the nearest
 const LINES = 14; // between lines that come in at the border
-const LABEL = { height: 14, around: 8 };
+const LABEL = { height: 18, around: 8 };
 
 /** The sides of an item: room on both, and the heights at which lines go on in it, from the top. */
 interface Sides {

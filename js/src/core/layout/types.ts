@@ -29,6 +29,7 @@ export interface LayoutRequest {
   sizes: Size[]; // of open groups: the least size of the frame
   groups: LayoutGroup[]; // inner groups first, the canvas last
   room: Size; // of the canvas
+  zoom?: number; // at which all of it is to be read, where that is not the smallest legible one
 }
 
 /** One group, relative to the corner of its content. */

@@ -31,6 +31,7 @@ export const inside = (path: string): string => `in ${path}`;
 export const ROTARY_EMBEDDING = "rotary embedding";
 export const LAYER_NORM = "layer norm";
 export const RMS_NORM = "RMS norm";
+export const WEIGHTED_SUM = "weighted sum";
 
 // Signs beside a name
 

@@ -5,6 +5,7 @@ import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
 import { exactNumber } from "../../shared/base/format";
 import type { Size } from "../../layout/types";
+import { LEGIBLE_ZOOM, sizeAt } from "../../shared/stage/viewport";
 import { CARD, cardText, type CardText, foldParams } from "../scene/scene";
 import type { Unit } from "../../shared/model/flow_units";
 import type { OperatorGroup } from "../../shared/model/operator_groups";
@@ -68,6 +69,19 @@ export function operatorGroupText(flow: Dataflow, group: OperatorGroup): CardTex
   return { title: titleOf(flow, steps), subtitle: "", detail: oneLine(detail || lineText(group)) };
 }
 
+/** What a module without modules does by its own code, where neither its card nor its class says it. */
+export function withOperators(flow: Dataflow, steps: readonly number[], text: CardText): CardText {
+  if (text.detail !== "" || steps.length < 2) return text;
+  const title = titleOf(flow, steps);
+  return isIn(title, text.subtitle) || isIn(title, text.title) ? text : { ...text, detail: title };
+}
+
+/** "RMS norm" is in "LlamaRMSNorm". */
+function isIn(title: string, name: string): boolean {
+  const [short, long] = [title, name].map(each => each.toLowerCase().replace(/[^a-z0-9]/g, ""));
+  return long.includes(short);
+}
+
 const titles = new WeakMap<readonly number[], string>();
 
 /** "attention", "topk, softmax, +13"; of few operators all. */
@@ -106,7 +120,8 @@ export function changeLines(change: string): string[] {
 export function glyphSize({ title, detail }: CardText, opens: boolean, measure: Measure): Size {
   const extra = opens ? CARD.chevron : 0;
   const lines = detail === "" ? [] : changeLines(detail);
-  const text = Math.max(measure(title, FONT.title, true), ...lines.map(line => measure(line, FONT.text, false)));
+  const name = measure(title, sizeAt(FONT.title, LEGIBLE_ZOOM), true);
+  const text = Math.max(name, ...lines.map(line => measure(line, FONT.text, false)));
   const width = Math.ceil(text) + extra + (title.length > 1 || detail ? 24 : 8);
   return [Math.min(MAX_WIDTH, Math.max(GLYPH, width)), GLYPH + LINE * lines.length];
 }

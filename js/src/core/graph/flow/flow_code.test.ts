@@ -5,11 +5,12 @@ import { container, leaf, lineOf, payloadOf, sequence, type Spec } from "../../.
 import { measurer } from "../../shared/base/canvas";
 import { type Dataflow, dataflowOf } from "../../shared/model/dataflow";
 import { buildFlowScene } from "./flow_scene";
+import type { FlowLevel } from "../../shared/model/flow_units";
 import { Hierarchy } from "../../shared/model/hierarchy";
 import { GraphStore } from "../../shared/model/graph_store";
 import type { Scene } from "../scene/scene";
 
-/** One step after the other: in a call of its own of the module with this path, or "+" of the model's code; what it reads. */
+/** One step after the other: in a call of its own of the module with this path, or "+", "+mul" of the model's code; what it reads. */
 type Step = [path: string, ...inputs: number[]];
 const NUMBER = -1; // among what a step reads: a number in the code, as a tensor
 
@@ -20,9 +21,12 @@ function draw(
   state: Partial<Parameters<typeof start>[0]> = {}
 ) {
   const tree = new Hierarchy(payloadOf(spec));
-  const node = (path: string) => (path === "+" ? 0 : (tree.find(path) ?? -1));
-  const called = program.filter(([path]) => path !== "+");
-  const flow = lineOf(program.map(([path]) => node(path)), "aten::add"); // prettier-ignore
+  const isCode = (path: string) => path.startsWith("+");
+  const node = (path: string) => (isCode(path) ? 0 : (tree.find(path) ?? -1));
+  const called = program.filter(([path]) => !isCode(path));
+  const flow = lineOf(program.map(([path]) => node(path)));
+  flow.names = program.map(([path]) => `aten::${(isCode(path) && path.slice(1)) || "add"}`);
+  flow.steps.name = program.map((_, at) => at);
   flow.calls = {
     node: [0, ...called.map(([path]) => node(path))],
     parent: [-1, ...called.map(() => 0)],
@@ -39,15 +43,17 @@ function draw(
 function start({
   tree,
   flow,
+  level = "hierarchy",
   ...state
 }: {
   tree: Hierarchy;
   flow: ReturnType<typeof lineOf>;
   expanded: string[];
   shown?: Map<number, number>;
+  level?: FlowLevel;
 }): Scene {
   const h = new Hierarchy({ ...tree.payload, traced: true, flow });
-  const options = { level: "hierarchy", pages: new Map<number, number>() } as const;
+  const options = { level, pages: new Map<number, number>() };
   return buildFlowScene(h, dataflowOf(h) as Dataflow, new GraphStore(state), measurer(), options) as Scene;
 }
 
@@ -223,5 +229,71 @@ describe("a folded run", () => {
     const starts = new Set(scene.edges.map(({ source }) => source));
     expect(glyphs(scene)).toEqual(["+"]);
     expect(scene.nodes.every(({ isGlyph }, place) => !isGlyph || starts.has(place))).toBe(true);
+  });
+});
+
+describe("the code behind a router", () => {
+  const net = container("Net", [
+    ["gate", leaf("Linear")],
+    ["a", leaf("Linear")],
+    ["b", leaf("Linear")]
+  ]);
+  const mixed: Step[] = [["a", 0], ["b", 0], ["+mul", 4, 2], ["+mul", 5, 3], ["+add", 6, 7], ["+clone", 8]]; // prettier-ignore
+
+  it("stands by itself where it picks or weighs values", () => {
+    const scene = draw(net, [["gate", 0], ["+softmax", 1], ["+topk", 2], ...mixed], []);
+    expect(glyphs(scene)).toEqual(["softmax, topk", "mul, add, +1"]);
+    expect(links(scene)).toEqual(
+      expect.arrayContaining(["gate → softmax, topk", "softmax, topk → mul, add, +1", "a → mul, add, +1"])
+    );
+  });
+
+  it("is one with the rest where it only changes values", () => {
+    const scene = draw(net, [["gate", 0], ["+relu", 1], ["+tanh", 2], ...mixed], []);
+    expect(glyphs(scene)).toEqual(["relu, tanh, +4"]);
+  });
+
+  it("is one with the rest of a group of very many operators", () => {
+    const many: Step[] = Array.from({ length: 130 }, (_, at) => ["+add", at + 8]);
+    const scene = draw(net, [["gate", 0], ["+softmax", 1], ["+topk", 2], ...mixed.slice(0, 5), ...many], []);
+    expect(glyphs(scene)).toHaveLength(1);
+  });
+});
+
+describe("code that reads nothing but numbers", () => {
+  const net = container("Net", [
+    ["a", leaf("Linear")],
+    ["b", leaf("Linear")]
+  ]);
+
+  it("is one card, where other code is drawn operator by operator", () => {
+    const program: Step[] = [["+arange"], ["+add", 1], ["b", 2], ["a", 0], ["+relu", 4], ["+add", 5, 3]]; // prettier-ignore
+    const scene = draw(net, program, [], { level: "dataflow" });
+    expect(glyphs(scene)).toEqual(["arange, add", "relu", "add"]);
+  });
+});
+
+describe("the card of a module without modules", () => {
+  const net = (cls: string) => container("Net", [["router", leaf(cls)]]);
+  const details = (cls: string, ...names: string[]) => {
+    const h = new Hierarchy(payloadOf(net(cls)));
+    const flow = lineOf(names.map(() => 1));
+    flow.calls = { node: [0, 1], parent: [-1, 0], inputs: [[0], [0]], outputs: [[names.length], [names.length]] };
+    flow.steps.call = names.map(() => 1);
+    flow.names = names.map(name => `aten::${name}`);
+    flow.steps.name = names.map((_, at) => at);
+    return start({ tree: h, flow, expanded: [], level: "dataflow" }).nodes.find(({ path }) => path === "router")
+      ?.detail;
+  };
+
+  it("names what its code does", () => {
+    expect(details("TopKRouter", "addmm", "softmax", "topk", "div")).toBe("linear, softmax, +2");
+  });
+
+  it("does not where its class says it, or where it is one operator", () => {
+    expect(details("SoftmaxAdd", "softmax", "add")).toBe("");
+    expect(details("MyNormalize", "linalg_vector_norm", "div")).toBe("norm, div");
+    expect(details("NormDiv", "linalg_vector_norm", "div")).toBe("");
+    expect(details("Act", "relu")).toBe("");
   });
 });

@@ -85,8 +85,13 @@ export class FlowItems {
   }
 
   /** Steps of a unit's own code that an operator view draws. */
-  ownSteps(unit: Unit): number[] {
-    return unit.steps.filter(step => this.flow.fullName(step) !== "" && !this.flow.isAside(step));
+  ownSteps(unit: Unit): readonly number[] {
+    let steps = drawnSteps.get(unit);
+    if (!steps) {
+      steps = unit.steps.filter(step => this.flow.fullName(step) !== "" && !this.flow.isAside(step));
+      drawnSteps.set(unit, steps);
+    }
+    return steps;
   }
 
   private find(place: number): Item[] {
@@ -119,7 +124,9 @@ export class FlowItems {
       return drawn.filter(({ isVisible }) => isVisible).map(stretch => ({ kind: "stretch", stretch }));
     }
     return drawn.flatMap(stretch =>
-      stretch.steps.length > MAX_SINGLE_OPERATORS ? [{ kind: "stretch", stretch } as Item] : stretch.steps.map(one)
+      stretch.isConstant || stretch.steps.length > MAX_SINGLE_OPERATORS
+        ? [{ kind: "stretch", stretch } as Item]
+        : stretch.steps.map(one)
     );
   }
 
@@ -313,6 +320,7 @@ interface Steps {
   shift: number; // from one of them to that of the member that is drawn
 }
 
+const drawnSteps = new WeakMap<Unit, readonly number[]>();
 const codes = new WeakMap<Units, Map<number, Code[]>>(); // by caller
 
 /** A stretch, where it stands, and what is called around it. */

@@ -17,7 +17,7 @@ import {
   type SceneNode
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, unitText } from "./flow_cards";
+import { glyphSize, stepText, operatorGroupText, unitText, withOperators } from "./flow_cards";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
 import { FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "../../shared/model/flow_units";
@@ -231,7 +231,9 @@ class FlowSceneBuilder {
     const fold = this.items.folded.has(place) ? h.fold(node) : undefined;
     const only = this.onlyStep(place);
     const name = this.nameIn(parent, node);
-    const text = withFlops(h, this.store, node, unitText(h, unit, name, fold, this.items.isRun(place)));
+    const own = unitText(h, unit, name, fold, this.items.isRun(place));
+    const told = unit.isLeaf ? withOperators(this.flow, this.items.ownSteps(unit), own) : own;
+    const text = withFlops(h, this.store, node, told);
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }

@@ -4,7 +4,7 @@ import * as words from "../../words/graph";
 import { contextOf, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import { textColorOn } from "../../shared/stage/color";
 import { AXIS, INSIDE_GLYPH, mix, readable, STATUS_STYLE, type Theme } from "../../shared/stage/theme";
-import { boundsOf, type Box, type Viewport } from "../../shared/stage/viewport";
+import { boundsOf, type Box, sizeAt, type Viewport } from "../../shared/stage/viewport";
 import { type EdgePaint, hasRoomFor, labelBox, paintEdges } from "./paint_edges";
 import {
   CHEVRON,
@@ -15,7 +15,6 @@ import {
   namedFrames,
   nameLine,
   type PaintItem,
-  sizeAt,
   TITLE,
   zoomedLines
 } from "./text_lines";

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { PaintItem } from "./text_lines";
 import type { SceneNode } from "../scene/scene";
-import { LEAST_TEXT, linesOf, zoomedLines } from "./text_lines";
+import { linesOf, zoomedLines } from "./text_lines";
+import { LEAST_TEXT } from "../../shared/stage/viewport";
 
 const MARK = 11; // where the colored mark of a card ends
 const ZOOM = 0.6;

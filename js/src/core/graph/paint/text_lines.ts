@@ -6,7 +6,7 @@ import { changeLines, GLYPH, LINE } from "../flow/flow_cards";
 import { truncated, truncatedName, FONT, fontOf, type Measure } from "../../shared/base/canvas";
 import type { Mark } from "../../shared/model/differences";
 import type { Status } from "../../shared/payload/payload";
-import type { Box } from "../../shared/stage/viewport";
+import { type Box, LEAST_TEXT, sizeAt } from "../../shared/stage/viewport";
 
 export interface PaintItem {
   node: SceneNode;
@@ -48,13 +48,6 @@ export interface Line {
 }
 
 const LEFT = 18; // text begins right of the family mark
-
-export const LEAST_TEXT = 10; // CSS pixels on the screen of all that is written
-
-/** The size of letters of which it is this at least, and large enough to be read at a zoom. */
-export function sizeAt(size: number, zoom: number): number {
-  return Math.max(size, Math.ceil(LEAST_TEXT / zoom));
-}
 
 /** All that a card or header says, as far as there is room for it at this zoom. */
 export function linesOf(item: PaintItem, measure: Measure, zoom = 1): Line[] {

@@ -3,12 +3,21 @@ import type { Box, Point } from "../../shared/stage/viewport";
 import { addLabels } from "./edge_labels";
 import type { Route, SceneNode } from "./scene";
 
-const WIDTH = 40;
+const WIDTH = 56; // in the largest letters
 
 /** Lines as points, each the start of a net of its own; boxes of cards, or of frames. */
-function routed(lines: Point[][], boxes: Box[] = [], kind: SceneNode["kind"] = "module"): Route[] {
+function routed(
+  lines: Point[][],
+  boxes: Box[] = [],
+  kind: SceneNode["kind"] = "module",
+  known: Pick<Route, "label">[] = []
+): Route[] {
   const routes = lines.map((points, at): Route => {
-    return { points, edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", way: [[-1, at, 0]] } };
+    return {
+      ...known[at],
+      points,
+      edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", way: [[-1, at, 0]] }
+    };
   });
   const nodes = boxes.map(() => ({ kind }) as SceneNode);
   const nets = lines.map(() => ({ start: [0, 0], ends: [], label: WIDTH }));
@@ -43,18 +52,24 @@ describe("labels that the layout had no room for", () => {
 });
 
 describe("labels in larger letters", () => {
-  const line: Point[] = [[0, 0], [70, 0]]; // prettier-ignore
+  const line: Point[] = [[0, 0], [80, 0]]; // prettier-ignore
+  const between = (room: number) => routed([line], [[-20, -10, 60 - room / 2, 20], [40 + room / 2, -10, 50, 20]])[0]; // prettier-ignore
 
-  it("stay where they are, or go aside as far as they grow", () => {
-    expect(routed([line])[0].large).toEqual({ size: 15, at: [35, 0] });
-    const [{ label, large }] = routed([line], [[-20, -10, 33, 20]]); // a card just beside the label
-    expect([label, large]).toEqual([[35, 0], { size: 15, at: [43, 0] }]); // prettier-ignore
+  it("have as much room as the layout left for them", () => {
+    expect(routed([line])[0]).toMatchObject({ label: [40, 0], large: { size: 15, at: [40, 0] } });
   });
 
   it("are smaller, or left out, between cards", () => {
-    const between = (room: number) => routed([line], [[-20, -10, 55 - room / 2, 20], [35 + room / 2, -10, 50, 20]])[0]; // prettier-ignore
+    expect(between(57).large?.size).toBe(15);
     expect(between(52).large?.size).toBe(13);
-    expect(between(44)).toMatchObject({ label: [35, 0] });
-    expect(between(44).large).toBeUndefined();
+    expect(between(42)).toMatchObject({ label: [40, 0] });
+    expect(between(42).large).toBeUndefined();
+    expect(between(38).label).toBeUndefined();
+  });
+
+  it("go aside where the layout placed them beside a card", () => {
+    const placed = { label: [40, 0] as Point };
+    expect(routed([line], [[-20, -10, 32, 20]], "module", [placed])[0].large).toEqual({ size: 15, at: [40, 0] });
+    expect(routed([line], [[-20, -10, 38, 20]], "module", [placed])[0].large).toEqual({ size: 13, at: [43.2, 0] });
   });
 });

@@ -1,7 +1,8 @@
 // Labels of edges for which the layout left no room: on a level stretch of the line where nothing else lies.
 
 import type { LayoutGroup } from "../../layout/types";
-import type { Box, Point } from "../../shared/stage/viewport";
+import type { Measure } from "../../shared/base/canvas";
+import { type Box, LEGIBLE_ZOOM, type Point, sizeAt } from "../../shared/stage/viewport";
 
 interface Route {
   readonly edge: { readonly source: number; readonly way?: readonly (readonly number[])[] };
@@ -10,17 +11,22 @@ interface Route {
   large?: { size: number; at: Point }; // of larger letters, where there is room
 }
 
-export const LABEL_SIZE = 10; // pixels of a shape on an edge
+export const LABEL_SIZE = 10; // of letters of a shape on an edge, at full size
+const LARGEST = sizeAt(LABEL_SIZE, LEGIBLE_ZOOM); // the same, in small pictures, for which the layout leaves room
+const SIZES = [LARGEST, 13, LABEL_SIZE];
+const PADDING = 8; // of a label, both sides together
 const MAX_ROUTES = 300; // more are not read
-const HEIGHT = 13;
 const ENDS = 10; // of a line that stay free on both sides
 const BORDER = 4; // around lines
 const HEADER = 32; // of a frame, with its name
-const LARGER = [15, 13]; // sizes of letters for small pictures
-const PADDING = 8; // of a label, both sides together
 const SHARES = [0.5, 0.25, 0.75]; // of a stretch: where its label may stand
 
-/** Gives each net one label, where there is room for it. */
+/** The room that a label takes on its line; 0 without one. */
+export function labelWidth(text: string, measure: Measure): number {
+  return text === "" ? 0 : Math.ceil(measure(text, LARGEST, false)) + PADDING;
+}
+
+/** Gives each net one label, where there is room for it, in letters as large as there is room for. */
 export function addLabels(
   routes: Route[],
   nodes: readonly { readonly kind: string }[],
@@ -34,38 +40,36 @@ export function addLabels(
     const [frame, net] = edge.way?.[0] ?? [NaN, NaN];
     return nets.get(frame)?.[net]?.label ?? 0;
   };
-  const boxAt = ([x, y]: Point, width: number, height = HEIGHT): Box => [x - width / 2, y - height / 2, width, height];
   const fixed = nodes.flatMap(({ kind }, place) => (kind === "group" ? frame(boxes[place]) : [boxes[place]]));
   const lines = routes.map(route => ({ source: route.edge.source, parts: segments(route.points) }));
   const written = new Set(routes.filter(route => route.label).map(keyOf));
-  routes.forEach(route => route.label && fixed.push(boxAt(route.label, widthOf(route))));
-  for (const route of routes) {
+  const others = (route: Route) =>
+    lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts)).concat(fixed);
+  // what has its place already comes first
+  for (const route of [...routes].sort((a, b) => Number(!a.label) - Number(!b.label))) {
     const width = widthOf(route);
-    if (route.label || width === 0 || written.has(keyOf(route))) continue;
-    const around = [...fixed, ...lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts))];
-    const free = levels(route.points, width).find(place => !around.some(box => meet(box, boxAt(place, width))));
-    if (!free) continue;
-    route.label = free;
-    written.add(keyOf(route));
-    fixed.push(boxAt(free, width));
-  }
-  for (const route of routes) {
-    if (!route.label) continue;
-    const [x, y] = route.label;
-    const width = widthOf(route);
-    const others = [...fixed, ...lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts))];
-    const own = boxAt(route.label, width);
-    const around = others.filter(box => !isEqual(box, own));
-    for (const size of LARGER) {
-      const [across, down] = [PADDING + ((width - PADDING) * size) / LABEL_SIZE, size + 3];
-      const shift = (across - width) / 2;
-      const at = [0, shift, -shift].map((by): Point => [x + by, y]).find(place => !around.some(box => meet(box, boxAt(place, across, down)))); // prettier-ignore
+    if (width === 0 || (!route.label && written.has(keyOf(route)))) continue;
+    const around = others(route);
+    for (const size of SIZES) {
+      const [across, down] = [PADDING + ((width - PADDING) * size) / LARGEST, size + 3];
+      const places = route.label ? besides(route.label, width, across) : levels(route.points, across);
+      const at = places.find(place => !around.some(box => meet(box, boxAt(place, across, down))));
       if (!at) continue;
-      route.large = { size, at };
+      route.label ??= at;
+      if (size > LABEL_SIZE) route.large = { size, at };
+      written.add(keyOf(route));
       fixed.push(boxAt(at, across, down));
       break;
     }
   }
+}
+
+const boxAt = ([x, y]: Point, width: number, height: number): Box => [x - width / 2, y - height / 2, width, height];
+
+/** Where a label may stand that has its place, but takes less room than it has there: in the middle, or at either end. */
+function besides([x, y]: Point, room: number, width: number): Point[] {
+  const shift = (room - width) / 2;
+  return [x, x + shift, x - shift].map(at => [at, y]);
 }
 
 /** Places on level stretches that are long enough, the longest first. */
@@ -89,8 +93,6 @@ function frame([x, y, width, height]: Box): Box[] {
   const corners: Point[] = [[x, y], [x + width, y], [x + width, y + height], [x, y + height], [x, y]]; // prettier-ignore
   return [[x, y, width, HEADER], ...segments(corners)];
 }
-
-const isEqual = (one: Box, other: Box): boolean => one.every((value, at) => value === other[at]);
 
 const meet = ([x, y, width, height]: Box, [left, top, across, down]: Box): boolean =>
   x < left + across && left < x + width && y < top + down && top < y + height;

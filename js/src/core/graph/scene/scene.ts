@@ -2,7 +2,7 @@
 
 import * as words from "../../words/graph";
 import type { LayoutGroup, LayoutResult, Size } from "../../layout/types";
-import type { Box, Point } from "../../shared/stage/viewport";
+import { type Box, LEGIBLE_ZOOM, type Point, sizeAt } from "../../shared/stage/viewport";
 import type { GraphPicture } from "../../export/graph_picture";
 import { addLabels } from "./edge_labels";
 import { FONT, type Measure, oneLine } from "../../shared/base/canvas";
@@ -207,9 +207,10 @@ export function foldParams(h: Hierarchy, fold: Fold): string {
 
 /** Width and height of a closed card. */
 export function cardSize(text: CardText, badge: string, container: boolean, measure: Measure): [number, number] {
-  const extra = (badge ? measure(badge, FONT.text, true) + 14 : 0) + (container ? CARD.chevron : 0);
+  const [title, small] = [FONT.title, FONT.text].map(size => sizeAt(size, LEGIBLE_ZOOM)); // names are never cut
+  const extra = (badge ? measure(badge, small, true) + 14 : 0) + (container ? CARD.chevron : 0);
   const widest = Math.max(
-    measure(text.title, FONT.title, true) + extra,
+    measure(text.title, title, true) + extra,
     measure(text.subtitle, FONT.text, false),
     measure(text.detail, FONT.text, false)
   );
@@ -271,6 +272,6 @@ export function pillCard(measure: Measure, id: string, title: string, parent: nu
 
 /** The frame's header is one line: slot · class · what is inside. */
 export function headerWidth(node: SceneNode, measure: Measure): number {
-  const text = measure(`${node.subtitle}${node.title}`, 13, true) + measure(node.detail, 11, false);
+  const text = measure(`${node.subtitle}${node.title}`, FONT.title, true) + measure(node.detail, FONT.text, false);
   return Math.min(420, Math.ceil(text) + (node.badge ? 50 : 0) + 80);
 }

@@ -3,7 +3,7 @@
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
 import type { Measure } from "../../shared/base/canvas";
 import { BORDER, ITSELF, type LayoutGroup, type Net } from "../../layout/types";
-import { LABEL_SIZE } from "./edge_labels";
+import { labelWidth } from "./edge_labels";
 import type { Piece, SceneEdge } from "./scene";
 
 // Which layouts an edge takes part in: those of all frames that it passes, and of the innermost around both of its ends.
@@ -100,10 +100,6 @@ class Entered {
   private placeOf(item: number): number {
     return item === BORDER ? BORDER : (this.places.get(item) ?? BORDER);
   }
-}
-
-function labelWidth(text: string, measure: Measure): number {
-  return text === "" ? 0 : Math.ceil(measure(text, LABEL_SIZE, false)) + 8;
 }
 
 /** The items around source and target in the innermost frame that has both, and the place of that frame. */

@@ -1,12 +1,13 @@
 // Stretches of operators: what a module's own code does between two calls of others, drawn as one small card.
 
-import type { Dataflow } from "./dataflow";
+import { type Dataflow, operatorWord } from "./dataflow";
 import { push } from "../base/multimap";
 import { OUTSIDE, type Units } from "./flow_units";
 
 export interface OperatorGroup {
   steps: readonly number[]; // in the order of time
   isVisible: boolean; // it joins or computes values, changes a shape or reads a parameter
+  isConstant: boolean; // it reads nothing but numbers in the code
   change: string; // "1×768×14×14 → 1×196×768"
   line?: string; // of code that all of them come from
   times?: number; // how often that ran
@@ -34,8 +35,53 @@ export function operatorGroups(flow: Dataflow, units: Units, unit: number): Oper
     }
   }
   joinConstants(flow, own, groups);
-  return groups.all().map(steps => ({ steps, ...describeGroup(flow, steps) }));
+  const parts = groups.all().flatMap(steps => splitByCall(flow, units, unit, steps));
+  return parts.sort((a, b) => a[0] - b[0]).map(steps => ({ steps, ...describeGroup(flow, steps) }));
 }
+
+/**
+ * What a group makes of one call alone before it meets the values of others stands by itself, if it picks or weighs: the
+ * softmax and top-k behind a router. No way leads back into such a part.
+ */
+function splitByCall(flow: Dataflow, units: Units, unit: number, steps: readonly number[]): number[][] {
+  const { inputs } = flow.payload.steps;
+  const isOfCode = codeNumbers(flow);
+  const read = new Map<number, ReadonlySet<number>>(); // step -> the calls that it depends on, OUTSIDE for other values
+  for (const step of steps) {
+    const sources = inputs[step].flatMap(value => {
+      const maker = flow.payload.values.step[value];
+      const inner = read.get(maker);
+      if (inner) return [...inner];
+      if (isOfCode(value)) return [];
+      return [maker < 0 ? OUTSIDE : units.calleeOf(unit, units.ofStep(maker))];
+    });
+    read.set(step, new Set(sources));
+  }
+  const sourceOf = (step: number) => {
+    const [first = OUTSIDE, ...others] = read.get(step) ?? [];
+    return others.length > 0 ? OUTSIDE : first;
+  };
+  if (steps.length > MAX_SPLIT) return [[...steps]];
+  const isOne = steps.every(step => (read.get(step)?.size ?? 0) < 2);
+  const isChosen = (step: number) => sourceOf(step) > unit && PICKS.test(operatorWord(flow.fullName(step)));
+  const chosen = isOne ? [] : steps.filter(isChosen);
+  const taken = new Map<number, number>(); // step -> the call by which it stands
+  for (const step of [...chosen].reverse()) {
+    const waiting = [step];
+    for (let at = waiting.pop(); at !== undefined; at = waiting.pop()) {
+      if (taken.has(at)) continue;
+      taken.set(at, sourceOf(step));
+      waiting.push(...inputs[at].map(value => flow.payload.values.step[value]).filter(maker => read.has(maker)));
+    }
+  }
+  const parts = new Map<number, number[]>();
+  steps.forEach(step => push(parts, taken.get(step) ?? OUTSIDE, step));
+  return [...parts.values()];
+}
+
+const MAX_SPLIT = 128; // operators of a group: a larger one does more than its parts tell
+/** Operators that weigh values against each other, or pick some of them. */
+const PICKS = /^(?:softmax|sigmoid|topk|argmax|argmin|max|min|sort|argsort|multinomial|one_hot|cumsum)$/;
 
 /** What reads nothing but numbers in the code goes with what alone reads it: no way leads into it. */
 function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): void {
@@ -48,8 +94,7 @@ function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): 
       if (isOwn.has(maker[value])) push(readers, maker[value], step);
     })
   );
-  const given = new Set(flow.payload.inputs.map(([, value]) => value));
-  const isOfCode = (value: number) => maker[value] < 0 && !given.has(value); // a number in the code, as a tensor
+  const isOfCode = codeNumbers(flow);
   const isOneWith = (value: number, step: number) => isOwn.has(maker[value]) && groups.isOne(maker[value], step);
   const isConstant = (steps: readonly number[]) =>
     steps.every(step => inputs[step].every(value => isOfCode(value) || isOneWith(value, step)));
@@ -58,6 +103,12 @@ function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): 
     const isRead = outside.length > 0 && outside.every(step => isOwn.has(step) && groups.isOne(step, outside[0]));
     if (isRead && isConstant(steps)) groups.join(steps[0], outside[0]);
   }
+}
+
+/** Which values are numbers in the code, as tensors. */
+function codeNumbers(flow: Dataflow): (value: number) => boolean {
+  const given = new Set(flow.payload.inputs.map(([, value]) => value));
+  return value => flow.payload.values.step[value] < 0 && !given.has(value);
 }
 
 /**
@@ -103,7 +154,7 @@ function childDepth(
   return depth + 1;
 }
 
-export function describeGroup(flow: Dataflow, steps: readonly number[]): Pick<OperatorGroup, "isVisible" | "change"> {
+export function describeGroup(flow: Dataflow, steps: readonly number[]): Omit<OperatorGroup, "steps"> {
   const { inputs } = flow.payload.steps;
   const inside = new Set(steps);
   const isInner = (value: number) => inside.has(flow.payload.values.step[value]);
@@ -121,6 +172,7 @@ export function describeGroup(flow: Dataflow, steps: readonly number[]): Pick<Op
   const isComputed = given.length > 0 && steps.some(step => flow.computes(step));
   return {
     isVisible: read.size > 1 || ((isChange || isComputed) && read.size > 0) || hasTensors,
+    isConstant: !hasTensors && [...read].every(codeNumbers(flow)),
     change: isChange && from.length === 1 && to.length === 1 ? `${from[0]} → ${to[0]}` : ""
   };
 }

@@ -65,8 +65,8 @@ describe("patterns of operators", () => {
 });
 
 describe("the title of a group", () => {
-  it("has the operators that tell most first, and counts the others", () => {
-    expect(title("relu 0", "max_pool2d_with_indices 2", "clone 3")).toBe("max_pool2d, relu, +1");
+  it("has the operators that tell most, in the order in which they run, and counts the others", () => {
+    expect(title("relu 0", "max_pool2d_with_indices 2", "clone 3")).toBe("relu, max_pool2d, +1");
     expect(title("topk 0", "slice 2", "ge 3 1", "_softmax 2", "unsqueeze 5")).toBe("topk, softmax, +3");
     expect(title("view 0", "nms 2", "index 3", "topk 4", "nms 5")).toBe("nms, topk, +2");
     expect(title("mul 0", "add 2", "clone 3")).toBe("mul, add, +1");

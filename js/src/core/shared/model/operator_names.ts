@@ -50,6 +50,7 @@ function usualName(flow: Dataflow, step: number): string {
 // Patterns: operators of which each reads what the one before gave, with moves and arithmetic between them.
 
 const MAX_WAY = 24; // operators of one pattern
+const MAX_REPEATED = 200; // the same, of one that goes on and on
 
 /** Operators that belong together, under one name. */
 export interface Named {
@@ -93,8 +94,8 @@ class PatternSearch {
     return path.every(part => [...names].some(name => part.test(name)));
   }
 
-  take({ name, rank, path, holds }: Pattern, step: number): Named[] {
-    const way = this.way(path, step, holds);
+  take({ name, rank, ...pattern }: Pattern, step: number): Named[] {
+    const way = this.way(pattern, step);
     if (!way) return [];
     way.forEach(one => this.owner.set(one, this.found));
     this.found += 1;
@@ -102,24 +103,29 @@ class PatternSearch {
   }
 
   /** The operators from a step on that the path leads through; null where it leads nowhere. */
-  private way(path: readonly RegExp[], first: number, holds: Pattern["holds"]): number[] | null {
-    if (!this.isFirst(path, first)) return null;
+  private way({ path, holds, repeats, begins }: Omit<Pattern, "name" | "rank">, first: number): number[] | null {
+    const isFirst = this.isFirst(path, first) && begins({ flow: this.flow, steps: [first], places: [0] });
+    if (!isFirst) return null;
+    const most = repeats ? MAX_REPEATED : MAX_WAY;
     const seen = new Set<string>();
     const waiting = [{ way: [first], places: [0] }]; // of the parts of the path in it
+    let longest: number[] | null = null;
     for (let state = waiting.pop(); state; state = waiting.pop()) {
       const { way, places } = state;
-      const at = places.length;
-      if (at === path.length && holds({ flow: this.flow, steps: way, places })) return way;
-      if (at === path.length || way.length >= MAX_WAY) continue;
+      const at = Math.min(places.length, repeats ? path.length - 1 : path.length);
+      const isWhole = places.length >= path.length && holds({ flow: this.flow, steps: way, places });
+      if (isWhole && !repeats) return way;
+      if (isWhole && way.length > (longest?.length ?? 0)) longest = way;
+      if (at === path.length || way.length >= most) continue;
       for (const reader of this.readers.get(way[way.length - 1]) ?? []) {
         const isNext = this.isOn(path[at], reader);
-        const key = `${reader} ${at} ${isNext}`;
+        const key = `${reader} ${places.length} ${isNext}`;
         if (!(isNext || this.isPassed(reader)) || seen.has(key) || this.owner.has(reader)) continue;
         seen.add(key);
         waiting.push({ way: [...way, reader], places: isNext ? [...places, way.length] : places });
       }
     }
-    return null;
+    return longest;
   }
 
   private isFirst(path: readonly RegExp[], step: number): boolean {
@@ -179,14 +185,10 @@ export function groupTitle(flow: Dataflow, steps: readonly number[], sign: (name
   const kinds = new Map<string, Named[]>();
   named.forEach(one => push(kinds, one.name, one));
   if (kinds.size <= MAX_NAMES) {
-    if (kinds.size > 1)
-      return [...kinds.values()]
-        .sort(byRank)
-        .map(([{ name }]) => name)
-        .join(", ");
+    if (kinds.size > 1) return inTime(flow, [...kinds.values()]).join(", ");
     return named.length > 1 ? `${sign(named[0].name)} ×${named.length}` : sign(named[0].name);
   }
-  const best = mostTelling([...kinds.values()]);
+  const best = inTime(flow, mostTelling([...kinds.values()]));
   const rest = named.filter(one => !best.includes(one.name)).reduce((sum, one) => sum + one.steps.length, 0);
   return [...best, ...(rest > 0 ? [`+${rest}`] : [])].join(", ");
 }
@@ -202,13 +204,21 @@ function namedParts(flow: Dataflow, steps: readonly number[]): Named[] {
 }
 
 /** Those that tell most; moves and arithmetic only where there is nothing else. */
-function mostTelling(kinds: readonly Kind[]): string[] {
+function mostTelling(kinds: readonly Kind[]): Kind[] {
   const telling = kinds.filter(([{ rank }]) => rank <= Rank.Map);
   const chosen = telling.length > 0 ? telling : kinds;
   const size = (kind: Kind) =>
     kind.reduce((sum, { rank, steps }) => sum + (rank === Rank.Pattern ? steps.length : 1), 0);
   const sorted = [...chosen].sort((a, b) => byRank(a, b) || size(b) - size(a));
-  return sorted.slice(0, MAX_NAMES).map(([{ name }]) => name);
+  return sorted.slice(0, MAX_NAMES);
+}
+
+/** The names in the order in which they run, what only moves values last. */
+function inTime(flow: Dataflow, kinds: readonly Kind[]): string[] {
+  const isMove = ([{ rank, steps }]: Kind) => rank === Rank.Move && flow.payload.steps.inputs[steps[0]].length > 0;
+  const first = ([{ steps }]: Kind) => steps[0];
+  const sorted = [...kinds].sort((a, b) => Number(isMove(a)) - Number(isMove(b)) || first(a) - first(b));
+  return sorted.map(([{ name }]) => name);
 }
 
 type Kind = readonly Named[]; // of one name, in the order of time

@@ -19,6 +19,8 @@ export interface Pattern {
   readonly path: readonly RegExp[];
   readonly rank: Rank;
   readonly holds: Holds;
+  readonly repeats: boolean; // its last part may come again and again
+  readonly begins: Holds; // of its first part alone, before others are looked for
 }
 
 /** The name of an operator without the sign of what writes in place. */
@@ -172,8 +174,13 @@ function flowingValues(flow: Dataflow): Uint8Array {
 
 const PRODUCT = "b?mm|matmul|baddbmm|einsum";
 
-function pattern(name: string, path: string, rank = Rank.Pattern, holds: Holds = () => true): Pattern {
-  return { name, path: path.split(" > ").map(one => new RegExp(`^(?:${one})$`)), rank, holds };
+const always: Holds = () => true;
+
+/** `path`: names of operators; "+" at its end: the last one may come again and again. */
+function pattern(name: string, path: string, rank = Rank.Pattern, holds = always, begins = always): Pattern {
+  const repeats = path.endsWith("+");
+  const parts = path.replace(/\+$/, "").split(" > ");
+  return { name, path: parts.map(one => new RegExp(`^(?:${one})$`)), rank, holds, repeats, begins };
 }
 
 const isLast = (ones: readonly number[], dims: number) => ones.length === 1 && ones[0] === dims - 1 && dims > 1;
@@ -315,6 +322,41 @@ const isCubicGate: Holds = way => {
   return !isSquare(way, partOf(way, 0)) && added !== undefined && isOne(way, added, x) && isScaledGate(way);
 };
 
+/** The dimensions in which one of two values that are multiplied has one number for all of the other; none where they are alike. */
+function weighedOver(way: Way, step: number): readonly number[] {
+  const read = inputsOf(way, step).filter(value => isFlowing(way, value));
+  if (nameOf(way, step) !== "mul" || read.length !== 2) return [];
+  const [sizes, others] = read.map(value => sizesOf(way, value));
+  const apart = sizes.flatMap((size, dim) => (size === others[dim] ? [] : [dim]));
+  const isThin = [sizes, others].some(each => apart.every(dim => each[dim] === 1));
+  return sizes.length === others.length && isThin ? apart : [];
+}
+
+/** By one number for each token, sample or place. */
+const isWeighed = (way: Way, step: number): boolean =>
+  step >= 0 && weighedOver(way, step).includes(sizesOf(way, givenOf(way, step)).length - 1);
+
+/** Σ w · x, one after the other, from nothing on: as experts are mixed. */
+const isMixed: Holds = way => {
+  const made = way.places.slice(1).map((at, part) => {
+    const others = inputsOf(way, way.steps[at]).filter(value => !way.flow.values(way.steps[at - 1]).includes(value));
+    const [other = -1] = others.map(value => makerOf(way, beforeOf(way, value).slice(-1)[0]));
+    const isNothing = part === 0 && /^(?:new_)?zeros(?:_like)?$/.test(nameOf(way, other));
+    return isNothing ? undefined : others.length === 1 && isWeighed(way, other);
+  });
+  const isWhole = way.places.every((_, at) => at === 0 || isDirect(way, at - 1, at));
+  return isWhole && isWeighed(way, partOf(way, 0)) && made.includes(true) && !made.includes(false);
+};
+
+/** The same, summed over a dimension in which the weights differ. */
+const isMixedOver: Holds = way => {
+  const apart = weighedOver(way, partOf(way, 0));
+  const [before, after] = [0, 1].map(at => sizesOf(way, givenOf(way, partOf(way, at))));
+  const isSummed = (over: number) =>
+    [[], [1]].some(left => String([...before.slice(0, over), ...left, ...before.slice(over + 1)]) === String(after));
+  return apart.length > 0 && isDirect(way, 0, 1) && before.some((_, over) => !apart.includes(over) && isSummed(over));
+};
+
 /** One random number for each number of the other value, whatever that is. */
 const isDropout: Holds = way => {
   const other = otherOf(way);
@@ -338,6 +380,8 @@ export const PATTERNS: readonly Pattern[] = [
   pattern(words.RMS_NORM, "pow|square|mul > mean > rsqrt|sqrt > mul|div", Rank.Pattern, isRmsNorm),
   pattern("mse_loss", "sub > pow|square|mul > mean|sum", Rank.Pattern, isSquaredLoss),
   pattern("l1_loss", "sub > abs > mean|sum", Rank.Pattern, isLoss),
+  pattern(words.WEIGHTED_SUM, "mul > add+", Rank.Pattern, isMixed, way => isWeighed(way, partOf(way, 0))),
+  pattern(words.WEIGHTED_SUM, "mul > sum", Rank.Pattern, isMixedOver),
   pattern("softmax", "exp > sum > div", Rank.Mix, isShare(true)),
   pattern("normalize", "linalg_vector_norm|norm > div", Rank.Mix, isShare(false)),
   pattern("gelu", "pow > add > tanh > add > mul", Rank.Map, isCubicGate),

@@ -25,9 +25,16 @@ const EDGE = 6; // of the view: what stays in place may come as close as this
 const STEP = 0.8; // how much smaller all may become for it
 const INSIDE: Extent = { width: 100, height: 44 }; // of a frame that is left in sight: its name
 const MAX_FIT_ZOOM = 1.15; // small models are not blown up
-export const LEGIBLE_ZOOM = 0.7; // at it a title of 13 pixels has 9 on the screen
+export const LEGIBLE_ZOOM = 0.7; // cards and the room for their text are laid out for it
 export const MIN_WHOLE_ZOOM = 0.5; // of what cannot be drawn with less: small names are better than an end out of sight
 export const OVERVIEW_ZOOM = 0.3; // enough to see the shape of the whole
+
+export const LEAST_TEXT = 10; // CSS pixels on the screen of all that is written
+
+/** The size of letters of which it is this at least, and large enough to be read at a zoom. */
+export function sizeAt(size: number, zoom: number): number {
+  return Math.max(size, Math.ceil(LEAST_TEXT / zoom));
+}
 
 /** Everything in view. */
 export function fitBounds(bounds: Box, width: number, height: number): CameraPose {
