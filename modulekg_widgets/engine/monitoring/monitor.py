@@ -79,14 +79,17 @@ class LoggedSteps:
         """The names logged so far."""
         return set(self._last)
 
-    def step_of(self, values: Mapping[str, object], upcoming: int, tracked: int | None) -> int:
+    def step_of(self, values: Mapping[str, object], upcoming: int, tracked: int | None, has_begun: bool | None) -> int:
         """The step of `values`: `upcoming` to a loop that logs first, else the one that was `tracked` last.
 
-        A name that comes again without a `track` between counts on by itself.
+        Where a `track` came before the first values, the loop logs first if the forward pass of the upcoming step
+        `has_begun`; None where nobody looked, which leaves the question to later values. A name that comes again
+        without a `track` between counts on by itself.
         """
-        if self._follow_track is None:
-            self._follow_track = tracked is not None
-        at = tracked if self._follow_track and tracked is not None else upcoming
+        if self._follow_track is None and (tracked is None or has_begun is not None):
+            self._follow_track = tracked is not None and not has_begun
+        follows = tracked is not None if self._follow_track is None else self._follow_track
+        at = tracked if follows and tracked is not None else upcoming
         again = [self._last[name] + 1 for name in values if self._last.get(name, -1) >= at]
         return max([at, *again])
 
@@ -360,7 +363,7 @@ class Monitor(Run):
         MonitorError
             For a value that is no number, and a step that is no count.
         """
-        at = self._logged.step_of(values, self._next, self._last) if step is None else checked_step(step)
+        at = self._step_of(values) if step is None else checked_step(step)
         slots: list[int] = []
         numbers: list[float] = []
         for name, value in values.items():
@@ -375,6 +378,10 @@ class Monitor(Run):
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
         self._sinks.notify()
+
+    def _step_of(self, values: Mapping[str, object]) -> int:
+        has_begun = self._hooks.has_begun if self._hooks.is_attached else None
+        return self._logged.step_of(values, self._next, self._last, has_begun)
 
     def _measure_loss(self, step: int) -> None:
         """Measure metrics of the loss for the step that it was logged for."""
