@@ -1,6 +1,7 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
 import {
+  box,
   button,
   Debounced,
   el,
@@ -14,6 +15,7 @@ import {
   checkbox,
   setText
 } from "../shared/ui/dom";
+import { moreMenu } from "../shared/ui/more_menu";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted } from "../shared/base/format";
@@ -69,12 +71,19 @@ export class PanelToolbar extends Part {
     this.window.title = words.WINDOW_HELP;
     this.log.type = "checkbox";
     host.append(
-      field(FIELD, words.VIEW, this.view),
-      field(FIELD, words.PHASE, this.phase),
-      field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
-      checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
+      named(words.VIEW, this.view),
+      named(words.PHASE, this.phase),
       this.pause,
-      this.files()
+      moreMenu(
+        host,
+        box(
+          "mkg-metric-more",
+          field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
+          checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
+          this.files()
+        ),
+        this.disposers
+      )
     );
     this.disposers.add(addWindowButtons(host));
     this.listen();
@@ -142,6 +151,13 @@ export class PanelToolbar extends Part {
     const steps = store.get("window");
     if (Number(this.window.value) !== (steps ?? 0)) this.window.value = steps === null ? "" : String(steps);
   }
+}
+
+/** In a narrow window the control stands alone. */
+function named(text: string, control: HTMLElement): HTMLElement {
+  control.setAttribute("aria-label", text);
+  control.title = text;
+  return field(FIELD, text, control);
 }
 
 // Whether values come, with a sign and a word; and the last line, with what is to say and how many values there are.

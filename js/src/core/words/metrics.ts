@@ -74,6 +74,7 @@ const MEASURED: readonly [RegExp, string][] = [
   [/^Input/, "input"],
   [/^(?:Output|Activation)/, "output"]
 ];
+export const outputOf = (module: string) => `output of ${module}`;
 /** What a metric of a module reads; where its name does not tell, the metric. */
 export const measuredOf = (metric: string, module: string) =>
   `${MEASURED.find(([name]) => name.test(metric))?.[1] ?? metric} of ${module}`;

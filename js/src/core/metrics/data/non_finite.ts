@@ -37,7 +37,7 @@ const ORIGIN_METRIC = "NonFiniteOrigin"; // is 1 where a module made NaN or infi
 function stageOf(data: MetricData, { module, metric }: Entry): number {
   const isLogged = module === "" && [...(data.index("numbers", metric)?.modules ?? [])].every(path => path === "");
   if (isLogged) return LOGGED;
-  if (metric.includes("Grad")) return BACKWARD;
+  if (/Grad/.test(metric)) return BACKWARD;
   return /^(?:Weight|Update)/.test(metric) ? WEIGHTS : FORWARD;
 }
 
@@ -144,5 +144,5 @@ function originText(data: MetricData, origin: Origin, loss: BrokenLoss | null): 
 function nameOfOrigin(data: MetricData, { entry }: Origin): string {
   if (stageOf(data, entry) === LOGGED) return entry.metric;
   const module = entry.module === "" ? words.WHOLE_MODEL : entry.module;
-  return words.measuredOf(entry.metric === ORIGIN_METRIC ? "Output" : entry.metric, module);
+  return entry.metric === ORIGIN_METRIC ? words.outputOf(module) : words.measuredOf(entry.metric, module);
 }

@@ -43,14 +43,14 @@ export function orderedMetrics(data: MetricData): string[] {
 }
 
 /** The metrics that one chart draws: the chosen one, and with a loss the others of its subject, as of validation. */
-export function metricsDrawn(data: MetricData, store: PanelReader): readonly string[] {
+export function visibleMetrics(data: MetricData, store: PanelReader): readonly string[] {
   const metric = metricOf(data, store);
   return store.get("view") === "lines" ? lossesWith(data, metric) : [metric];
 }
 
 /** What a chart is called: by its metric, or by what the losses in it are. */
 export function titleOf(data: MetricData, store: PanelReader): string {
-  const drawn = metricsDrawn(data, store);
+  const drawn = visibleMetrics(data, store);
   return drawn.length > 1 ? words.LOSSES : (drawn[0] ?? "");
 }
 
@@ -108,7 +108,7 @@ export function isLogarithmic(data: MetricData, store: PanelReader): boolean {
 /** Whether losses that are drawn together are all positive, and the greatest is a hundred times the least. */
 function areOverDecades(data: MetricData, store: PanelReader): boolean {
   const [phase, isPaused] = [phaseOf(data, store), store.get("paused")];
-  const found = metricsDrawn(data, store)
+  const found = visibleMetrics(data, store)
     .filter(metric => data.index("numbers", metric)?.series.some(series => data.line(series)?.length))
     .map(metric => metricStats(data, "numbers", metric, phase, isPaused));
   const ends = found.flatMap(({ decades }) => (decades && !decades.hasZero ? [decades] : []));
@@ -232,7 +232,7 @@ function seriesOf(
   runs: readonly string[],
   modules: ReadonlySet<string>
 ): SelectedSeries[] {
-  const metrics = metricsDrawn(data, store);
+  const metrics = visibleMetrics(data, store);
   const phase = phaseOf(data, store);
   const found: { series: number; entry: Entry }[] = [];
   for (const series of metrics.flatMap(metric => data.index(kindOf(store.get("view")), metric)?.series ?? [])) {
