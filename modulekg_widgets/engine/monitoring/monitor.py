@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.monitoring.alerts import (
@@ -102,7 +102,7 @@ def checked_step(step: SupportsIndex) -> int:
     try:
         count = operator.index(step)
     except TypeError:
-        raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
+        raise MonitorError(f"a step is a count: {a_type(step)} was passed") from None
     if isinstance(step, bool) or not 0 <= count < 1 << 63:
         raise MonitorError(f"a step is a count from 0 on, below 2**63: {printable(str(step))} was passed")
     return count
@@ -113,8 +113,7 @@ def logged_number(name: str, value: Any) -> float:
     try:
         return float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, RuntimeError):
-        kind = type(value).__name__
-        raise MonitorError(f"{printable(name)!r} is logged as a number: a {kind} was passed") from None
+        raise MonitorError(f"{printable(name)!r} is logged as a number: {a_type(value)} was passed") from None
 
 
 # ----------------------------------------
@@ -153,6 +152,8 @@ class Monitor(Run):
     ------
     UnknownPathError, UnknownNameError, ScheduleError, ConfigError
         For a configuration that does not fit.
+    MonitorError
+        For a name that is no text, and for sinks that are no list.
 
     Examples
     --------
@@ -180,6 +181,10 @@ class Monitor(Run):
         start: int | None = None,
         distributed: bool = True,
     ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise MonitorError(f"name= is a text: {a_type(name)} was passed")
+        if isinstance(sinks, str | bytes | Path) or not isinstance(sinks, Iterable):
+            raise MonitorError(f"sinks= is a list: {a_type(sinks)} was passed, write sinks=[path]")
         root = root_of(model)
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
@@ -363,12 +368,12 @@ class Monitor(Run):
         MonitorError
             For a value that is no number, and a step that is no count.
         """
+        if not isinstance(values, Mapping):
+            raise MonitorError(f"numbers are logged by name: {a_type(values)} was passed, write log({{'loss': loss}})")
+        numbers = [logged_number(str(name), value) for name, value in values.items()]
         at = self._step_of(values) if step is None else checked_step(step)
-        slots: list[int] = []
-        numbers: list[float] = []
-        for name, value in values.items():
-            numbers.append(logged_number(str(name), value))
-            slots.append(self.history.slot_number(Slot("", str(name), 0, TRAIN, SCALAR)))
+        slots = [self.history.slot_number(Slot("", str(name), 0, TRAIN, SCALAR)) for name in values]
+        for name in values:
             self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
