@@ -110,6 +110,9 @@ export const shownOf = (shown: number, all: number, series: number) =>
 export const selectedOf = (selected: number, shown: string) => `${exactNumber(selected)} selected, ${shown}`;
 export const unusual = (shown: number, all: number, series: number) =>
   `${shown} most unusual of ${counted(all, "module")}${calls(shown, series)}`;
+/** Of a metric that not all of the chosen modules have. */
+export const unusualWithIt = (shown: number, chosen: number, series: number) =>
+  `${shown} of the ${chosen} most unusual modules${calls(shown, series)}`;
 /** What the numbers at unusual modules are. */
 export const comparedBy = (hasFactors: boolean, hasAlerts: boolean) =>
   ` (${hasFactors ? "× median" : "difference from the median"})${hasAlerts ? "; alerts first" : ""}`;

@@ -92,6 +92,17 @@ describe("the charts of all metrics", () => {
     await until(() => expect(find(".mkg-metric-module-count").textContent).toBe("9 selected, 8 of 30 modules shown"));
   });
 
+  it("count against the choice of all charts where a metric does not have all of these modules", async () => {
+    const modules = Array.from({ length: 30 }, (_, i) => `m${i}`);
+    const entries = [...numbers("Norm", modules), ...numbers("Grad", modules.slice(0, -1))];
+    // the last module is the most unusual one
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(5, () => (i === 29 ? 99 : 10 + (i % 30)))]) });
+    const notes = ["Norm", "Grad"].map(metric => card(metric).querySelector(".mkg-metric-card-note")?.textContent);
+    expect(notes).toEqual(["8 most unusual of 30 modules", "7 of the 8 most unusual modules"]);
+    expect(find(".mkg-metric-own").textContent).toBe("8 most unusual");
+    expect(ticked()).toHaveLength(8);
+  });
+
   it("draw the same modules, each in one color, which the list has", async () => {
     const modules = Array.from({ length: 30 }, (_, i) => `m${i}`);
     const metrics = ["Norm", "Mean", "Max"];

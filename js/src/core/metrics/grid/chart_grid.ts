@@ -189,6 +189,7 @@ class Card {
   private slots: readonly number[] = [];
   private size = "";
   private isAuto = false;
+  private chosen = 0; // modules of all charts
 
   constructor(
     readonly metric: string,
@@ -226,6 +227,7 @@ class Card {
   choose(source: Source, { modules, isAuto }: Choice, choice: string): void {
     const { data, store } = source;
     this.isAuto = isAuto;
+    this.chosen = modules?.length ?? 0;
     const built = `${data.index("numbers", this.metric)?.revision} ${data.alertCount} ${choice}`;
     if (built === this.built && this.source?.theme === source.theme) return;
     this.built = built;
@@ -308,11 +310,12 @@ class Card {
   }
 
   private countText({ shown, choice }: LinesRendered, { data, store }: Source): string {
-    if (choice) return choice;
+    if (choice && !this.chosen) return choice;
     const modules = new Set(shown.map(({ entry }) => entry.module)).size;
     const all = modulesOf(data, store).length;
     const calls = callCount(shown);
     if (modules >= all) return words.modulesAndCalls(modules, calls);
+    if (this.isAuto && modules < this.chosen) return words.unusualWithIt(modules, this.chosen, calls);
     return this.isAuto ? words.unusual(modules, all, calls) : words.shownOf(modules, all, calls);
   }
 }
