@@ -354,6 +354,8 @@ def load_model(name: str) -> "nn.Module":
     """Returns the model that `module:callable` builds, or the module object with that name."""
     from torch import nn
 
+    from modulekg_widgets.engine.errors import a_type
+
     module, separator, attributes = name.partition(":")
     if not (module and separator and attributes) or is_path(name):
         raise CommandError(f"{name!r} does not name a model: write module:callable, e.g. torchvision.models:resnet18")
@@ -374,7 +376,7 @@ def load_model(name: str) -> "nn.Module":
     except Exception as error:
         raise CommandError(f"{name!r} fails when called without arguments: {describe(error)}") from error
     if not isinstance(model, nn.Module):
-        raise CommandError(f"{name!r} returns a {type(model).__name__}, not a torch.nn.Module")
+        raise CommandError(f"{name!r} returns {a_type(model)}, not a torch.nn.Module")
     return model
 
 

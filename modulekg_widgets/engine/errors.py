@@ -173,6 +173,17 @@ def printable(text: str, limit: int = 80) -> str:
     return line.encode("unicode_escape").decode("ascii") if not line.isprintable() else line
 
 
+def a_type(value: object) -> str:
+    """Returns the type of a value with its article: "an int", "a Tensor"; "None" for None."""
+    return "None" if value is None else a_kind(printable(type(value).__name__))
+
+
+def a_kind(noun: str) -> str:
+    """Returns a noun with "a" or "an", as it is spoken: "an Axis", "a UNet", "an MLP"."""
+    vowels = "AEFHILMNORSX" if noun[:2].isupper() else "AEIOaeio"  # of letters that are spoken one by one
+    return f"{'an' if noun[:1] in tuple(vowels) else 'a'} {noun}"
+
+
 def pluralize(count: int, one: str, many: str) -> str:
     """Returns a count with its noun: "1 axis", "12 axes"."""
     return f"{count:,} {one if count == 1 else many}"

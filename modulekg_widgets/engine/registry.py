@@ -19,6 +19,7 @@ from modulekg_widgets.engine.errors import (
     DuplicateNameError,
     NotAFunctionError,
     UnknownNameError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -115,9 +116,7 @@ def is_new_version(old: str | None, new: str | None) -> bool:
 def check_function(entry: object, what: str) -> None:
     """Raise `NotAFunctionError` for a value that is not callable."""
     if not callable(entry):
-        raise NotAFunctionError(
-            f"{what} is a {printable(type(entry).__name__)}: put the decorator over a function or class"
-        )
+        raise NotAFunctionError(f"{what} is {a_type(entry)}: put the decorator over a function or class")
 
 
 def _name(key: Key) -> str:

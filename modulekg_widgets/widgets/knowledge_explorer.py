@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import (
     TooLargeError,
     UnknownNameError,
     UnknownPathError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -195,8 +196,7 @@ class KnowledgeExplorer(ModuleKGWidget):
 
     def _read(self) -> Payload:
         if not callable(getattr(self._kg, "contents", None)):
-            kind = printable(type(self._kg).__name__)
-            raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: a {kind} was passed")
+            raise WidgetValueError(f"KnowledgeExplorer shows a KnowledgeGraph: {a_type(self._kg)} was passed")
         return self._show(self._kg.contents())
 
     def _show(self, contents: Contents) -> Payload:

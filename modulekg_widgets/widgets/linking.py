@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from modulekg_widgets.engine.errors import printable
+from modulekg_widgets.engine.errors import a_type
 from modulekg_widgets.widgets.knowledge_explorer import KnowledgeExplorer
 from modulekg_widgets.widgets.mask_editor.mask_editor import MaskEditor
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
@@ -69,8 +69,9 @@ def link(*widgets: object) -> Link:
     """
     for widget in widgets:
         if not isinstance(widget, ModuleKGWidget):
-            kind = printable(type(widget).__name__)
-            raise WidgetValueError(f"link joins widgets of this package, as ModelGraph and MaskEditor: got a {kind}")
+            raise WidgetValueError(
+                f"link joins widgets of this package, as ModelGraph and MaskEditor: got {a_type(widget)}"
+            )
     if len(set(widgets)) < 2:
         raise WidgetValueError(f"link joins two widgets at least: {len(set(widgets))} was passed")
     every: list[Any] = list(dict.fromkeys(widgets))

@@ -144,7 +144,7 @@ class NoSuper(nn.Module):
     ("thing", "error", "text"),
     [
         (nn.Linear, NotAModuleError, "Linear: pass an instance"),
-        (None, NotAModuleError, "NoneType"),
+        (None, NotAModuleError, "got None"),
         ("resnet", NotAModuleError, "str"),
         ({"a": nn.ReLU()}, NotAModuleError, "dict"),
         (NoSuper(), BrokenModuleError, "NoSuper"),
@@ -180,8 +180,8 @@ def broken(registry: str, name: Any, value: Any) -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        (broken("_modules", 0, nn.ReLU()), "'0' is named by a int"),
-        (broken("_modules", "x", 5), "'0.x' is a int"),
+        (broken("_modules", 0, nn.ReLU()), "'0' is named by an int"),
+        (broken("_modules", "x", 5), "'0.x' is an int"),
         (broken("_parameters", 0, None), "of '0' is not named by a text"),
     ],
     ids=["number as name of a child", "number as child", "number as name of a parameter"],

@@ -346,7 +346,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     path = tmp_path / "graph.cyjs"
     path.write_text("old")
     contents = Contents(users={"a": UserNode("a", {"x": object()})})
-    with pytest.raises(mk.ModuleKGError, match=r"property 'properties\.x' is a object"):
+    with pytest.raises(mk.ModuleKGError, match=r"property 'properties\.x' is an object"):
         export_contents(contents, path)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("graph.cyjs", "old")]
 
@@ -395,7 +395,7 @@ def test_a_full_disk_leaves_the_old_file_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [None, 3, b"graph.dot"])
 def test_what_is_no_path_is_refused(path: object) -> None:
-    with pytest.raises(GraphFileError, match="named by the path of a file, got a"):
+    with pytest.raises(GraphFileError, match=r"named by the path of a file, got (?:an? |None)"):
         export_contents(Contents(), path)  # type: ignore[arg-type]
 
 

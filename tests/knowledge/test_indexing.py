@@ -136,7 +136,7 @@ def test_functions_are_named_by_themselves() -> None:
     for several in ([make_small, make_small], [partial(make_small)]):
         with pytest.raises(mk.ModuleKGError, match=r"pass \{name: builder\}"):
             mk.index_models(several)
-    with pytest.raises(mk.ModuleKGError, match="is built by a int"):
+    with pytest.raises(mk.ModuleKGError, match="is built by an int"):
         mk.index_models({"a": 5})  # type: ignore[dict-item]
 
 

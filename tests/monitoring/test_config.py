@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import modulekg_widgets as mk
-from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, a_type
 from modulekg_widgets.engine.monitoring.config import measurements, root_of
 from modulekg_widgets.engine.monitoring.metrics import METRICS
 from modulekg_widgets.engine.monitoring.schedule import ScheduleError, schedule
@@ -237,7 +237,7 @@ def test_settings_reach_the_metric() -> None:
         ("linear(5)", ConfigError, "before"),
         (["WeightNorm", "linear(5)", "linear(3)"], ConfigError, "before"),
         ([["WeightNorm"], "linear(5)"], ConfigError, "before"),
-        (None, ConfigError, "NoneType"),
+        (None, ConfigError, "None was passed"),
         (3, ConfigError, "int"),
         (["WeightNorm", 5], ConfigError, "int"),
         ({"WeightNorm": "linear(5)"}, ConfigError, "dict"),
@@ -273,7 +273,7 @@ def test_configurations_that_are_none(config: Any) -> None:
 
 @pytest.mark.parametrize("key", [3, None, ("head",), 1.5, int, b"head", torch.relu, nn.Linear(1, 1)])
 def test_keys_that_are_none(key: Any) -> None:
-    with pytest.raises(ConfigError, match=type(key).__name__):
+    with pytest.raises(ConfigError, match=f"a class: {a_type(key)} was passed"):
         mk.Monitor(net(), {key: ["WeightNorm"]})
 
 

@@ -142,6 +142,40 @@ def test_logged_numbers_stand_beside_the_metrics() -> None:
     assert list(before.get_output()[""]["rate"].values()) == pytest.approx([0.1] * 3)
 
 
+@pytest.mark.parametrize("is_before", [True, False], ids=["before track", "after track"])
+@pytest.mark.parametrize("validates", [True, False], ids=["with a validation", "alone"])
+@pytest.mark.parametrize(("interval", "expected"), [(1, [0, 1, 2, 3]), (10, [9, 19])])
+def test_a_number_of_every_tenth_step_has_that_step(
+    is_before: bool, validates: bool, interval: int, expected: list[int]
+) -> None:
+    model = nn.Linear(2, 2)
+    with mk.Monitor(model, {"": ["OutputSndNorm"]}) as monitor:
+        for step in range(4 if interval == 1 else 21):
+            model(torch.ones(1, 2)).sum().backward()
+            if not is_before:
+                monitor.track(step)
+            if (step + 1) % interval == 0:
+                if validates:
+                    with torch.no_grad():
+                        model(torch.ones(1, 2))
+                monitor.log({"loss": step / 2})
+            if is_before:
+                monitor.track(step)
+    assert monitor.get_output()[""]["loss"] == {step: step / 2 for step in expected}
+
+
+def test_a_number_logged_where_no_hook_looks_is_placed_once_one_does() -> None:
+    model = nn.Linear(2, 2)
+    with mk.Monitor(model, {"": [["OutputSndNorm", "linear(10, 5)"]]}) as monitor:
+        for step in range(7):
+            model(torch.ones(1, 2)).sum().backward()
+            if step in (3, 5, 6):
+                monitor.log({f"loss at {step}": 1.0})
+            monitor.track(step)
+    found = {name: list(steps) for name, steps in monitor.get_output()[""].items() if "loss" in name}
+    assert found == {"loss at 3": [2], "loss at 5": [5], "loss at 6": [6]}  # nothing saw the forward pass of step 3
+
+
 def test_numbers_logged_without_track_count_on_by_themselves() -> None:
     monitor = mk.Monitor(net(), {"0": ["WeightNorm"]})
     for value in range(4):

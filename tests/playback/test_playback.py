@@ -268,7 +268,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing() -> None:
         (nn.Linear(2, 2), torch.ones(1, 2, device="meta"), "input 'input' is on the meta device"),
         (nn.Linear(2, 2), (1, 2, 3), "the inputs do not fit forward"),
         (nn.ModuleList(), (), "has no forward"),
-        (3, (), "got a int: pass an instance of torch.nn.Module"),
+        (3, (), "got an int: pass an instance of torch.nn.Module"),
     ],
 )
 def test_what_cannot_run_is_refused(model: Any, args: Any, message: str) -> None:

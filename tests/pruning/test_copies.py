@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
     "its parameters": (lambda model: [dict(model.named_parameters())], "in common with the model"),
     "one twice": (lambda model: [ema := average(model), ema], "in common with copies.0."),
     "not a list": (lambda model: average(model), "pass a list of them"),
-    "a number": (lambda model: [3], "copies.0. is a int"),
+    "a number": (lambda model: [3], "copies.0. is an int"),
 }
 
 

@@ -249,11 +249,11 @@ def test_files_that_are_none_or_too_large(tmp_path: Path, model: nn.Module, grap
 HUGE = torch.ones(1).expand(1 << 40)
 REFUSED: list[tuple[Any, str]] = [
     ([], "got a list"),
-    (7, "got a int"),
+    (7, "got an int"),
     ({}, "name no layer"),
     ({1: {"weight": torch.ones(8)}}, "a layer is named by text"),
     ({"conv2": torch.ones(8)}, "stands a Tensor"),
-    ({"conv2": {2: torch.ones(8)}}, "a target that is a int"),
+    ({"conv2": {2: torch.ones(8)}}, "a target that is an int"),
     ({"conv2": {"weight": [1, 0]}}, "is a list, not a tensor"),
     ({"conv2": {"weight": {"weight": torch.ones(8)}}}, "is a dict, not a tensor"),
     ({"conv22": {"weight": torch.ones(8)}}, "did you mean 'conv2'"),

@@ -328,7 +328,7 @@ def test_what_does_not_fit_in_a_list_of_optimizers_is_named_and_nothing_changes(
     others = torch.optim.SGD(two_layers().parameters(), lr=0.1)
     for second, text in (
         (others, r"optimizer\[1\] is SGD, which trains no parameter"),
-        (3, r"optimizer\[1\] is a int"),
+        (3, r"optimizer\[1\] is an int"),
     ):
         with pytest.raises(mk.ModuleKGError, match=text):
             plan.cut(model, [pair.each[0], second])

@@ -317,7 +317,7 @@ REFUSED = {
     "meta": ([GOOD[0].to("meta")], "on the meta device"),
     "no samples": ([GOOD[0], GOOD[1][:0]], "batch 1 has no samples"),
     "one batch": (GOOD[0], "batches is a tensor"),
-    "a number": (3, "recalibrate= is a int"),
+    "a number": (3, "recalibrate= is an int"),
     "too small": ([torch.randn(1, 2, 1, 1)], "one value per channel"),
 }
 

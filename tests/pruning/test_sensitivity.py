@@ -167,8 +167,8 @@ def test_bad_input_is_named() -> None:
         (good, lambda output, target: "one", "returned a str: return one number"),
         (good, lambda output, target: output.no_such_thing, r"the loss stopped on the output of batch 0.*target\)"),
         (good[0][0], lambda output: output.mean(), "a tensor, whose items"),
-        (5, F.cross_entropy, "batches= is a int"),
-        (None, F.cross_entropy, "batches= is a NoneType"),
+        (5, F.cross_entropy, "batches= is an int"),
+        (None, F.cross_entropy, "batches= is None"),
         ([({"no_such_input": 1}, good[0][1])], F.cross_entropy, "does not fit forward"),
     ]:
         with pytest.raises(CutError, match=words):

@@ -158,7 +158,7 @@ BAD: list[tuple[str, Any, Callable[..., Any], str]] = [
     ("no names", 5, gelu, "pass the names of modules"),
     ("a module for the function", ["stem.2"], nn.SiLU(), "fn is a SiLU: pass a function.*lambda name, module"),
     ("a class for the function", ["stem.2"], nn.SiLU, "fn is SiLU: pass a function"),
-    ("nothing for the function", ["stem.2"], None, "fn is a NoneType: pass a function"),
+    ("nothing for the function", ["stem.2"], None, "fn is None: pass a function"),
     ("no shape yet", ["head"], lambda n, m: nn.LazyLinear(5), "run one forward pass"),
     ("the model in itself", ["head"], lambda n, m: nn.Sequential(MODEL[0]), "contains the module"),
 ]
@@ -196,7 +196,7 @@ def test_an_error_of_fn_passes_through(error: type[BaseException]) -> None:
         ([["stem.0", "stem.9"]], lambda n, m: m, "there is no module 'stem.9'"),
         (["stem.0"], lambda n, m: m, "a chain is a list of names"),
         ([[]], lambda n, m: m, "a chain is a list of names"),
-        ([["stem.0", "stem.1"]], nn.Identity(), "fn is a Identity: pass a function.*lambda names, modules"),
+        ([["stem.0", "stem.1"]], nn.Identity(), "fn is an Identity: pass a function.*lambda names, modules"),
         ([["stem.0", "stem.1"]], lambda n, m: [nn.Conv2d(3, 4, 5), nn.Identity()], "stem.0 → stem.1 does not fit"),
         ([["blocks.0.norm", "blocks.0.function_modules.relu_0"]], lambda n, m: m, "while function_modules is active"),
     ],

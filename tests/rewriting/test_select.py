@@ -90,7 +90,7 @@ def test_a_parametrised_weight_is_read_and_written() -> None:
         ("", nn.ReLU(), "the model itself cannot be set"),
         ("haed", nn.ReLU(), "did you mean 'head'"),
         ("head.wieght", nn.Parameter(torch.ones(1)), "there is no 'head.wieght'"),
-        ("head", 3, "'head' is a module, got a int"),
+        ("head", 3, "'head' is a module, got an int"),
         ("head", nn.Linear, "'head' is a module, got a type"),
         ("head.weight", torch.ones(5, 4), "is a parameter, got a Tensor: pass an nn.Parameter"),
         ("stem.1.running_mean", [0.0], "is a buffer, got a list"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from modulekg_widgets.engine.monitoring.run import Run
-from modulekg_widgets.engine.views.pictures.metrics import NO_VALUES_HINT
+from modulekg_widgets.engine.views.pictures.metrics import NO_VALUES_HINT, is_loss, loss_order, losses_with
 from modulekg_widgets.widgets.metric_panel.metric_panel import MetricPanel
 from widgets.metric_samples import live_run, measured_run, put
 
@@ -107,6 +109,30 @@ def test_the_picture_opens_on_what_is_logged(metrics: list[tuple[str, str]], fir
     put(run, 0, dict.fromkeys(metrics, 1.0))
     panel = MetricPanel(run)
     assert texts(picture(panel))[0] == first
+    panel.close()
+
+
+def test_the_names_of_losses_are_those_of_the_page() -> None:
+    table = json.loads((Path(__file__).parent / "loss_names.json").read_text())
+    assert [name for name in table["losses"] if not is_loss(name)] == []
+    assert [name for name in table["others"] if is_loss(name)] == []
+    for names, expected in table["ordered"]:
+        assert sorted(names, key=loss_order) == expected
+    for names, name, expected in table["charts"]:
+        assert losses_with(names, name) == expected
+
+
+def test_losses_are_in_one_picture_which_says_the_scale_and_what_is_not_finite() -> None:
+    run = live_run("run")
+    for step in range(9):
+        put(run, step, {("", "val_loss"): 1.0, ("", "Loss/train"): 10.0**-step if step < 6 else math.nan})
+    panel = MetricPanel(run)
+    assert texts(picture(panel))[-3:] == [
+        "Loss/train",
+        "val_loss",
+        "Loss/train is NaN since step 6; log scale",
+    ]
+    assert len(lines(picture(panel))) == 2
     panel.close()
 
 

@@ -135,9 +135,9 @@ def test_keywords_and_attributes_are_strict(run: Run, panel: MetricPanel) -> Non
     ("runs", "message"),
     [
         ([], "one run at least"),
-        (nn.Linear(2, 2), "monitors, recorded runs and the paths of recorded files: Linear was passed"),
-        ([3], "int was passed"),
-        (None, "NoneType was passed"),
+        (nn.Linear(2, 2), "monitors, recorded runs and the paths of recorded files: a Linear was passed"),
+        ([3], "an int was passed"),
+        (None, "None was passed"),
     ],
 )
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_a_run_that_goes_on_has_not_ended() -> None:
 def test_a_panel_without_values_says_at_most_that_it_waits() -> None:
     (message,) = only(page_data(mk.MetricPanel(live_run())), "MetricPanel")["messages"]
     assert message == {
-        "content": {"kind": "update", "seq": 1, "reset": True, "waiting": [0], "ended": []},
+        "content": {"kind": "update", "seq": 1, "reset": True, "saved": True, "waiting": [0], "ended": []},
         "buffers": [],
     }
     assert only(page_data(mk.MetricPanel(mk.Monitor(small_model()))), "MetricPanel")["messages"] == []
@@ -211,15 +211,15 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ipywidgets.HTML("<b>x</b>"), "HTML was passed$"),
-        (lambda: ipywidgets.VBox([ipywidgets.IntSlider()]), "IntSlider was passed in a VBox"),
-        (lambda: ipywidgets.Layout(), "Layout was passed$"),
-        (lambda: small_model(), "Sequential was passed$"),
-        (lambda: None, "NoneType was passed$"),
+        (lambda: ipywidgets.HTML("<b>x</b>"), "an HTML was passed$"),
+        (lambda: ipywidgets.VBox([ipywidgets.IntSlider()]), "an IntSlider was passed in a VBox"),
+        (lambda: ipywidgets.Layout(), "a Layout was passed$"),
+        (lambda: small_model(), "a Sequential was passed$"),
+        (lambda: None, "None was passed$"),
     ],
 )
 def test_another_widget_is_refused(make: Any, words: str, tmp_path: Path) -> None:
-    with pytest.raises(mk.ModuleKGError, match=f"save_html writes widgets of this package, namely .*: {words}"):
+    with pytest.raises(mk.ModuleKGError, match=f"writes a widget of this package, as ModelGraph, .*: {words}"):
         mk.save_html(make(), tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
 

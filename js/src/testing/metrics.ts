@@ -26,6 +26,7 @@ export interface Parts {
   alertsFrom?: number;
   ended?: number[];
   waiting?: number[];
+  saved?: boolean;
 }
 
 export function message(seq: number, parts: Parts = {}): Message {
@@ -46,7 +47,8 @@ export function message(seq: number, parts: Parts = {}): Message {
       },
       alerts: { from: parts.alertsFrom ?? 0, entries: parts.alerts ?? [] },
       ended: parts.ended ?? [],
-      waiting: parts.waiting ?? []
+      waiting: parts.waiting ?? [],
+      saved: parts.saved ?? false
     },
     buffers: [bytes(numbers), bytes(counts)]
   };

@@ -16,6 +16,7 @@ from modulekg_widgets.engine.errors import (
     CutError,
     ModuleKGError,
     UnknownNameError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -181,7 +182,7 @@ def _as_integers(value: Any, kind: type) -> SizeValue:
 
 
 def _adapter_error(sizes_of: AttributesOf, node: ModuleNode, what: str) -> CutError:
-    owner = f"{printable(node.path or 'the model')}, a {printable(type(node.module).__name__)}"
+    owner = f"{printable(node.path or 'the model')}, {a_type(node.module)}"
     name = printable(str(getattr(sizes_of, "__name__", type(sizes_of).__name__)))
     return CutError(f"the adapter for {owner}, {what}. Correct {name}, which @mk.adapter registered")
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import ModelFileError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.files import formats as _formats  # noqa: F401  they register themselves
 from modulekg_widgets.engine.files.config_json import add_config
 from modulekg_widgets.engine.files.formats.pickle.distributed_checkpoint import METADATA, SHARD_EXTENSION
@@ -401,9 +401,7 @@ def _file_of(path: PATHLIKE) -> str:
         if not os.path.isdir(text):
             return text
     except (TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"a {printable(type(path).__name__)} was passed ({error}): pass the path of a file"
-        ) from None
+        raise ModelFileError(f"{a_type(path)} was passed ({error}): pass the path of a file") from None
     found = next((name for name in DEFAULT_NAMES if os.path.isfile(os.path.join(text, name))), None)
     if found is None:
         raise ModelFileError(f"the folder {printable(os.path.basename(text))!r} {_folder_advice(text)}")

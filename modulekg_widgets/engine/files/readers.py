@@ -23,6 +23,8 @@ from modulekg_widgets.engine.errors import (
     MissingReaderError,
     ModelFileError,
     ModuleKGError,
+    UnknownNameError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -89,6 +91,8 @@ def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Call
     ------
     DuplicateNameError
         For an extension that is taken.
+    UnknownNameError
+        For an extension that is no text, and for a magic that is no bytes.
     NotAFunctionError
         For what cannot be called.
 
@@ -101,6 +105,11 @@ def file_reader(*extensions: str, magic: bytes | tuple[bytes, ...] = ()) -> Call
     ...     lines = source.read().decode().split()
     ...     return FileContents("names", tuple(TensorRecord(line, (1,), "float32", 4) for line in lines))
     """
+    odd = next((one for one in extensions if not isinstance(one, str)), None)
+    if odd is not None:
+        raise UnknownNameError(f"file_reader takes the ends of file names, as '.safetensors': {a_type(odd)} was passed")
+    if not isinstance(magic, bytes | tuple):
+        raise UnknownNameError(f"magic= is the first bytes of a file, as b'GGUF': {a_type(magic)} was passed")
     names = [extension.lower() for extension in extensions]
 
     def decorate(reader: Reader) -> Reader:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, overload
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.fingerprint import Fingerprint
 from modulekg_widgets.engine.identity.folding import FoldedHierarchy, fold
 from modulekg_widgets.engine.identity.levels import LEVEL_METHODS
@@ -123,7 +123,7 @@ class Hierarchy(ModuleStatistics):
         if isinstance(key, int):
             return ModuleRecord(self, range(len(self))[key])
         if not isinstance(key, str):
-            raise UnknownPathError(f"modules are looked up by path or index, got a {printable(type(key).__name__)}")
+            raise UnknownPathError(f"modules are looked up by path or index, got {a_type(key)}")
         index = self.find(key)
         if index is None:
             raise UnknownPathError(

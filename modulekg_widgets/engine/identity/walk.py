@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, printable
+from modulekg_widgets.engine.errors import BrokenModuleError, NotAModuleError, a_type, printable
 from modulekg_widgets.engine.identity.classes import class_names, is_text
 from modulekg_widgets.engine.identity.skeleton_source import SkeletonSource
 from modulekg_widgets.engine.identity.tensors import native_script
@@ -274,32 +274,28 @@ def _checked_root(model: object) -> nn.Module:
     if issubclass(type(model), type):
         raise NotAModuleError(f"got the class {printable(type.__dict__['__name__'].__get__(model))}: pass an instance")
     if issubclass(type(model), SkeletonSource):
-        kind = printable(type(model).__name__)
         raise NotAModuleError(
-            f"got a {kind}, which has neither code to run nor values: look at it with mk.hierarchy, mk.diff or "
+            f"got {a_type(model)}, which has neither code to run nor values: look at it with mk.hierarchy, mk.diff or "
             "mk.ModelGraph, and pass a live model here"
         )
     if not issubclass(type(model), nn.Module):
         names_a_file = issubclass(type(model), (str, PurePath))
         instead = "pass an instance of torch.nn.Module" + (", or mk.open_file(path)" if names_a_file else "")
-        raise NotAModuleError(f"got a {printable(type(model).__name__)}: {instead}")
+        raise NotAModuleError(f"got {a_type(model)}: {instead}")
     return model  # type: ignore[return-value]
 
 
 def _checked_child(child: object, name: str, out: Walk, parent: int) -> nn.Module:
     if not issubclass(type(child), nn.Module):
         path = ".".join(filter(None, (out.path(parent), name)))
-        kind = printable(type(child).__name__)
-        raise NotAModuleError(f"the child {printable(path)!r} is a {kind}: only modules may stand in _modules")
+        raise NotAModuleError(f"the child {printable(path)!r} is {a_type(child)}: only modules may stand in _modules")
     return unwrapped(child)  # type: ignore[arg-type]
 
 
 def _bad_name_error(out: Walk) -> BrokenModuleError:
     index = next(i for i, name in enumerate(out.names) if not is_text(name))
-    path, kind = out.path(out.parents[index]), type(out.names[index]).__name__
-    return BrokenModuleError(
-        f"a child of {printable(path) or '(root)'!r} is named by a {printable(kind)}: names are text"
-    )
+    path, name = out.path(out.parents[index]), out.names[index]
+    return BrokenModuleError(f"a child of {printable(path) or '(root)'!r} is named by {a_type(name)}: names are text")
 
 
 def _uninitialised_error(module: nn.Module, path: str) -> BrokenModuleError:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, printable
+from modulekg_widgets.engine.errors import IndexingError, ModuleKGError, UnknownNameError, a_type, printable
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord, model_record
 from modulekg_widgets.engine.knowledge.facts.traced import add_cost
 from modulekg_widgets.engine.knowledge.graph import KnowledgeGraph
@@ -131,12 +131,11 @@ def _by_name(builders: object) -> dict[str, Builder]:
         if len(named) < len(several) or any(str(name).startswith("<") for name in named):
             raise UnknownNameError("some builders have the same name or none: pass {name: builder}")
     else:
-        raise UnknownNameError(f"got a {printable(type(builders).__name__)}: pass {{name: builder}}")
+        raise UnknownNameError(f"got {a_type(builders)}: pass {{name: builder}}")
     for name, builder in named.items():
         if not isinstance(name, str) or not callable(builder) or isinstance(builder, nn.Module):
-            kind = printable(type(builder).__name__)
             raise UnknownNameError(
-                f"{printable(str(name))!r} is built by a {kind}: pass functions by the models' names"
+                f"{printable(str(name))!r} is built by {a_type(builder)}: pass functions by the models' names"
             )
     return named
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.monitoring.metric import ConfigError, ConfiguredMetric, MetricKind
@@ -68,7 +68,7 @@ def measurements(model: nn.Module, config: Config | None) -> list[Measurement]:
         parsed = [(_matching_modules(modules, key), list(_entries(value))) for key, value in config.items()]
         chosen = [(index, *entry) for found, entries in parsed for index in found for entry in entries]
     else:
-        raise ConfigError(f"the configuration is a {type(config).__name__}: write {{module: [metrics]}}")
+        raise ConfigError(f"the configuration is {a_type(config)}: write {{module: [metrics]}}")
     return _merged_measurements(modules, chosen)
 
 
@@ -137,7 +137,7 @@ def _matching_modules(modules: Walk, key: object) -> list[int]:
             )
         return found
     if not isinstance(key, str):
-        raise ConfigError(f"a module is named by a string or a class: a {type(key).__name__} was passed")
+        raise ConfigError(f"a module is named by a string or a class: {a_type(key)} was passed")
     index = _index_of(modules, key)
     if index is not None:
         return [index]
@@ -206,4 +206,4 @@ def _metric(part: object) -> ConfiguredMetric:
     made = [METRICS[name] for name in METRICS if METRICS[name].function is part]
     if made:
         return made[0]()
-    raise ConfigError(f"a metric is a name or a metric object: a {type(part).__name__} was passed")
+    raise ConfigError(f"a metric is a name or a metric object: {a_type(part)} was passed")

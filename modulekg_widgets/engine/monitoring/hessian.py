@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 from tqdm.auto import tqdm
 
-from modulekg_widgets.engine.errors import ModuleKGError, printable
+from modulekg_widgets.engine.errors import ModuleKGError, a_type, printable
 from modulekg_widgets.engine.torch_runtime.rng import seeded_generator
 
 Tensor = torch.Tensor
@@ -106,9 +106,7 @@ def _trained(name: str, parameters: Iterable[Tensor]) -> list[Tensor]:
     found = list(parameters)
     odd = next((each for each in found if not isinstance(each, Tensor)), None)
     if odd is not None:
-        raise HessianError(
-            f"{printable(name)!r} has a {printable(type(odd).__name__)} among its parameters: pass tensors"
-        )
+        raise HessianError(f"{printable(name)!r} has {a_type(odd)} among its parameters: pass tensors")
     return list({id(each): each for each in found if each.requires_grad}.values())
 
 

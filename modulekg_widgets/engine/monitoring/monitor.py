@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import torch
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.hierarchy import class_name
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.monitoring.alerts import (
@@ -79,14 +79,17 @@ class LoggedSteps:
         """The names logged so far."""
         return set(self._last)
 
-    def step_of(self, values: Mapping[str, object], upcoming: int, tracked: int | None) -> int:
+    def step_of(self, values: Mapping[str, object], upcoming: int, tracked: int | None, has_begun: bool | None) -> int:
         """The step of `values`: `upcoming` to a loop that logs first, else the one that was `tracked` last.
 
-        A name that comes again without a `track` between counts on by itself.
+        Where a `track` came before the first values, the loop logs first if the forward pass of the upcoming step
+        `has_begun`; None where nobody looked, which leaves the question to later values. A name that comes again
+        without a `track` between counts on by itself.
         """
-        if self._follow_track is None:
-            self._follow_track = tracked is not None
-        at = tracked if self._follow_track and tracked is not None else upcoming
+        if self._follow_track is None and (tracked is None or has_begun is not None):
+            self._follow_track = tracked is not None and not has_begun
+        follows = tracked is not None if self._follow_track is None else self._follow_track
+        at = tracked if follows and tracked is not None else upcoming
         again = [self._last[name] + 1 for name in values if self._last.get(name, -1) >= at]
         return max([at, *again])
 
@@ -99,7 +102,7 @@ def checked_step(step: SupportsIndex) -> int:
     try:
         count = operator.index(step)
     except TypeError:
-        raise MonitorError(f"a step is a count: a {type(step).__name__} was passed") from None
+        raise MonitorError(f"a step is a count: {a_type(step)} was passed") from None
     if isinstance(step, bool) or not 0 <= count < 1 << 63:
         raise MonitorError(f"a step is a count from 0 on, below 2**63: {printable(str(step))} was passed")
     return count
@@ -110,8 +113,7 @@ def logged_number(name: str, value: Any) -> float:
     try:
         return float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, RuntimeError):
-        kind = type(value).__name__
-        raise MonitorError(f"{printable(name)!r} is logged as a number: a {kind} was passed") from None
+        raise MonitorError(f"{printable(name)!r} is logged as a number: {a_type(value)} was passed") from None
 
 
 # ----------------------------------------
@@ -150,6 +152,8 @@ class Monitor(Run):
     ------
     UnknownPathError, UnknownNameError, ScheduleError, ConfigError
         For a configuration that does not fit.
+    MonitorError
+        For a name that is no text, and for sinks that are no list.
 
     Examples
     --------
@@ -177,6 +181,10 @@ class Monitor(Run):
         start: int | None = None,
         distributed: bool = True,
     ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise MonitorError(f"name= is a text: {a_type(name)} was passed")
+        if isinstance(sinks, str | bytes | Path) or not isinstance(sinks, Iterable):
+            raise MonitorError(f"sinks= is a list: {a_type(sinks)} was passed, write sinks=[path]")
         root = root_of(model)
         planned = measurements(root, config)
         super().__init__(name or class_name(root))
@@ -360,12 +368,12 @@ class Monitor(Run):
         MonitorError
             For a value that is no number, and a step that is no count.
         """
-        at = self._logged.step_of(values, self._next, self._last) if step is None else checked_step(step)
-        slots: list[int] = []
-        numbers: list[float] = []
-        for name, value in values.items():
-            numbers.append(logged_number(str(name), value))
-            slots.append(self.history.slot_number(Slot("", str(name), 0, TRAIN, SCALAR)))
+        if not isinstance(values, Mapping):
+            raise MonitorError(f"numbers are logged by name: {a_type(values)} was passed, write log({{'loss': loss}})")
+        numbers = [logged_number(str(name), value) for name, value in values.items()]
+        at = self._step_of(values) if step is None else checked_step(step)
+        slots = [self.history.slot_number(Slot("", str(name), 0, TRAIN, SCALAR)) for name in values]
+        for name in values:
             self._logged.note(str(name), at)
         row = np.array(numbers)
         self.history.append(at, slots, row)
@@ -375,6 +383,10 @@ class Monitor(Run):
             self._loss = numbers[list(values).index("loss")]
             self._measure_loss(at)
         self._sinks.notify()
+
+    def _step_of(self, values: Mapping[str, object]) -> int:
+        has_begun = self._hooks.has_begun if self._hooks.is_attached else None
+        return self._logged.step_of(values, self._next, self._last, has_begun)
 
     def _measure_loss(self, step: int) -> None:
         """Measure metrics of the loss for the step that it was logged for."""

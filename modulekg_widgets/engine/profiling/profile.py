@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, TraceError, printable
+from modulekg_widgets.engine.errors import CutError, TraceError, a_type
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.profiling.timing import (
     MIN_ROUNDS,
@@ -190,7 +190,7 @@ def profile(graph: Dataflow, args: Args, kwargs: Mapping[str, Any] | None, plan:
             "the graph ends where its forward pass stopped: trace with inputs that the model accepts", graph
         )
     if plan is not None and not hasattr(plan, "timed"):
-        raise CutError(f"plan= is a {printable(type(plan).__name__)}: pass what mk.plan gave")
+        raise CutError(f"plan= is {a_type(plan)}: pass what mk.plan gave")
     walked = walk(graph.model)
     call = graph.call if args is None and kwargs is None else call_arguments(args, kwargs)
     input_tensors(unwrap_model(unwrapped(graph.model)), *call)  # do they fit the signature

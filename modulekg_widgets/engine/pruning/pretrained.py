@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, printable
+from modulekg_widgets.engine.errors import ModelFolderError, ModuleKGError, a_type, printable
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt
 from modulekg_widgets.engine.pruning.plan.saved.plan_file import parse_plan
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
@@ -70,9 +70,7 @@ def save_model(
     True
     """
     if not isinstance(model, nn.Module):
-        raise ModelFolderError(
-            f"got a {printable(type(model).__name__)}: pass the model, an instance of torch.nn.Module"
-        )
+        raise ModelFolderError(f"got {a_type(model)}: pass the model, an instance of torch.nn.Module")
     receipts = receipt if isinstance(receipt, list | tuple) else [] if receipt is None else [receipt]
     cuts = [_plan_of_receipt(each).saved_cut for each in receipts]
     before = [plan.saved_cut for plan in _plans_of_loaded.get(model, ())]

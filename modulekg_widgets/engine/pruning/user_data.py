@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.errors import CutError, a_type, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.calibration import batch_count, check_batches
 from modulekg_widgets.engine.pruning.sensitivity.sensitivity import sensitivity_steps
@@ -47,14 +47,14 @@ class UserData:
         for name in ("loss", "evaluate"):
             function = getattr(self, name)
             if function is not None and not callable(function):
-                raise CutError(f"{name}= is a function: a {printable(type(function).__name__)} was passed")
+                raise CutError(f"{name}= is a function: {a_type(function)} was passed")
         if self.batches is None:
             if self.loss is not None:
                 raise CutError("loss= is computed on batches: pass batches= too, a list or a DataLoader")
             return
         check_batches(self.batches)
         if not isinstance(self.batches, Iterable):
-            raise CutError(f"batches= is a {printable(type(self.batches).__name__)}: pass a list or a DataLoader")
+            raise CutError(f"batches= is {a_type(self.batches)}: pass a list or a DataLoader")
         if isinstance(self.batches, Iterator):
             raise CutError(
                 "batches= is read more than once, and a generator yields its items once: pass a list or a DataLoader"
@@ -139,9 +139,7 @@ def _number(value: object) -> float:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.nbytes == value.itemsize:
         value = value.item()
     if not isinstance(value, numbers.Real):
-        raise CutError(
-            f"evaluate returned a {printable(type(value).__name__)}: return a number, or a dict of numbers by name"
-        )
+        raise CutError(f"evaluate returned {a_type(value)}: return a number, or a dict of numbers by name")
     return float(value)
 
 

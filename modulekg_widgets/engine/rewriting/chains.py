@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, TraceError, printable
+from modulekg_widgets.engine.errors import RewritingError, TraceError, a_type
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.function_modules.function_module import (
     CallSite,
@@ -66,9 +66,7 @@ def find_chains(graph: Dataflow, pattern: Sequence[object], include_super_class:
     [['0', '1']]
     """
     if not isinstance(graph, Dataflow):
-        raise RewritingError(
-            f"got a {printable(type(graph).__name__)}: chains are found in what mk.trace(model, args) gives"
-        )
+        raise RewritingError(f"got {a_type(graph)}: chains are found in what mk.trace(model, args) gives")
     if isinstance(pattern, str) or not isinstance(pattern, Sequence) or not pattern:
         raise RewritingError("a chain is looked for by a list of classes and functions, as [nn.Conv2d, F.relu]")
     tests = [module_matcher(one, include_super_class) for one in pattern]

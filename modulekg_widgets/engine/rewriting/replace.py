@@ -11,6 +11,7 @@ from modulekg_widgets.engine.errors import (
     NotAModuleError,
     RewritingError,
     UnknownPathError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -84,9 +85,7 @@ def replace(
     """
     _check_callback(fn, "lambda name, module: nn.SiLU()")
     if not isinstance(names, Iterable):
-        raise UnknownPathError(
-            f"got a {printable(type(names).__name__)}: pass the names of modules, as find gives them"
-        )
+        raise UnknownPathError(f"got {a_type(names)}: pass the names of modules, as find gives them")
     places, found = _locate(model, [names] if isinstance(names, str) else list(names))
     old = {name: places.modules[index] for name, index in found.items()}
     new = {name: fn(name, module) for name, module in old.items()}
@@ -150,9 +149,7 @@ def replace_chains(
     for group in groups:
         given = fn(list(group), [places.modules[_index(places, name)] for name in group])
         if not isinstance(given, list | tuple) or len(given) != len(group):
-            what = (
-                f"{len(given)} modules" if isinstance(given, list | tuple) else f"a {printable(type(given).__name__)}"
-            )
+            what = f"{len(given)} modules" if isinstance(given, list | tuple) else a_type(given)
             raise RewritingError(
                 f"fn gave {what} for the chain {printable(' → '.join(group))}: give a list of {len(group)}, "
                 "nn.Identity() "
@@ -188,7 +185,7 @@ def replace_layers(
 
 def _check_callback(fn: object, example: str) -> None:
     if isinstance(fn, nn.Module | type) or not callable(fn):
-        what = fn.__name__ if isinstance(fn, type) else f"a {type(fn).__name__}"
+        what = fn.__name__ if isinstance(fn, type) else a_type(fn)
         raise RewritingError(f"fn is {printable(what)}: pass a function that returns the new modules, as {example}")
 
 
@@ -308,7 +305,7 @@ def _slots(places: Walk, new: Mapping[int, nn.Module]) -> list[ModuleSlot]:
 def _check_modules(places: Walk, slots: list[ModuleSlot], found: dict[str, int], new: Mapping[str, nn.Module]) -> None:
     for name, module in new.items():
         if isinstance(module, type) or not isinstance(module, nn.Module):
-            what = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
+            what = f"the class {module.__name__}" if isinstance(module, type) else a_type(module)
             raise NotAModuleError(
                 f"the replacement for {printable(name)} is {printable(what)}: give an instance of nn.Module"
             )

@@ -12,6 +12,7 @@ from modulekg_widgets.engine.errors import (
     NotAModuleError,
     RewritingError,
     UnknownPathError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -111,8 +112,8 @@ def set(model: nn.Module, name: str, value: object) -> None:
         )
     kind = _VALUES.get(place.kind)
     if kind is not None and value is not None and not isinstance(value, kind):
-        got, wanted = printable(type(value).__name__), _ARTICLES[place.kind]
-        raise RewritingError(f"{printable(path)!r} is a {place.kind}, got a {got}: pass {wanted} or None")
+        wanted = _ARTICLES[place.kind]
+        raise RewritingError(f"{printable(path)!r} is a {place.kind}, got {a_type(value)}: pass {wanted} or None")
     if place.kind == "module" and isinstance(value, nn.Module) and any(m is place.owner for m in walk(value).modules):
         raise RewritingError(
             f"the new {printable(path)!r} holds the module that it would stand in: take that out first"
@@ -187,7 +188,7 @@ def find(model: nn.Module, cls: object, include_super_class: bool = True) -> lis
 def plain_name(root: nn.Module, name: str) -> str:
     """Returns a name without a leading `self.`; raises `UnknownPathError` if it is no text."""
     if not isinstance(name, str):
-        raise UnknownPathError(f"names are text such as 'layer1.0', got a {printable(type(name).__name__)}")
+        raise UnknownPathError(f"names are text such as 'layer1.0', got {a_type(name)}")
     if "self" not in module_state(root)[MODULES]:
         if name == "self":
             return ""
@@ -210,7 +211,7 @@ class _NamedValue(NamedTuple):
 
 def _root(model: object) -> nn.Module:
     if not isinstance(model, nn.Module):
-        raise NotAModuleError(f"got a {printable(type(model).__name__)}: pass an instance of torch.nn.Module")
+        raise NotAModuleError(f"got {a_type(model)}: pass an instance of torch.nn.Module")
     return unwrapped(model)
 
 

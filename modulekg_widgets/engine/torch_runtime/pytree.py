@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import TraceError, printable
+from modulekg_widgets.engine.errors import TraceError, a_type, printable
 
 Args: TypeAlias = tuple[Any, ...]  # the positional arguments of a call
 Kwargs: TypeAlias = dict[str, Any]  # its keyword arguments
@@ -129,7 +129,7 @@ def list_hint(args: Args) -> str:
 def call_arguments(args: object, kwargs: Mapping[str, Any] | None) -> tuple[Args, Kwargs]:
     """Returns `args` and `kwargs` of the user as a tuple and a dict; a single tensor or a dict is accepted."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise TraceError(f"kwargs is a {printable(type(kwargs).__name__)}: pass a dict of keyword arguments")
+        raise TraceError(f"kwargs is {a_type(kwargs)}: pass a dict of keyword arguments")
     if isinstance(args, Mapping) and kwargs is None:
         return (), dict(args)
     if isinstance(args, torch.Tensor) or not isinstance(args, tuple | list):

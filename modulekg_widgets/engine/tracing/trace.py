@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, printable
+from modulekg_widgets.engine.errors import ModuleKGError, TraceError, UninitializedModuleError, a_type, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.recorded_call import recorded_shape
 from modulekg_widgets.engine.torch_runtime.decompose import DecomposedLayers
@@ -281,7 +281,7 @@ def check_not_distributed(walk: Walk) -> None:
             )
         if is_replicated(module) and not is_outer_wrapper(walk, index):
             raise TraceError(
-                f"{where} is a {printable(type(module).__name__)} inside of a model, and runs in all of its processes "
+                f"{where} is {a_type(module)} inside of a model, and runs in all of its processes "
                 "together: trace the model before that part is wrapped"
             )
 

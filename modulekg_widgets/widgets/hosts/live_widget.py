@@ -18,7 +18,7 @@ from ipywidgets.widgets.widget import _remove_buffers
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 from traitlets import Int, List, TraitError, Unicode
 
-from modulekg_widgets.engine.errors import ModuleKGError, printable
+from modulekg_widgets.engine.errors import ModuleKGError, a_type, printable
 from modulekg_widgets.widgets.pages.pages import CONTAINERS, HELPER_WIDGETS
 from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError
 
@@ -126,7 +126,7 @@ def widget_closure(widget: Widget) -> WidgetsById:
             family[one.model_id] = one
             waiting += referenced_widgets(one.get_state())
     for one in family.values():
-        if problem := display_problem(one, f" in a {type(widget).__name__}"):
+        if problem := display_problem(one, f" in {a_type(widget)}"):
             raise WidgetValueError(problem)
     return family | {link.model_id: link for link in links_between(family)}
 

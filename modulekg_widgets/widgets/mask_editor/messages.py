@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, pluralize, printable
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, a_type, pluralize
 from modulekg_widgets.engine.playback.steps import error_text
 from modulekg_widgets.engine.pruning.plan.saved.pruning_plan import PruningPlan
 from modulekg_widgets.engine.pruning.session import CUT, MASKED
@@ -220,5 +220,5 @@ def _number(value: object) -> int:
 def checked_plan(plan: object) -> PruningPlan:
     """Returns `plan` if it is a PruningPlan; raises `WidgetValueError` otherwise."""
     if not isinstance(plan, PruningPlan):
-        raise WidgetValueError(f"the plan is a PruningPlan or None: a {printable(type(plan).__name__)} was passed")
+        raise WidgetValueError(f"the plan is a PruningPlan or None: {a_type(plan)} was passed")
     return plan

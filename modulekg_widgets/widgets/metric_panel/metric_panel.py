@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from traitlets import Bool, Bunch, Dict, Int, List, Unicode, observe, validate
 
 from modulekg_widgets.engine.deprecation import deprecated
-from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import UnknownNameError, UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.monitoring.readings import EVAL, PHASES, TRAIN, Slot
 from modulekg_widgets.engine.monitoring.run import Run
 from modulekg_widgets.engine.views.metric_payload import HISTOGRAM, MAX_POINTS, UpdateReader, series_parts
@@ -21,7 +21,7 @@ from modulekg_widgets.engine.views.pictures.metrics import ChartOptions, draw_me
 from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.schema import METRICS, Payload
 from modulekg_widgets.widgets.metric_panel.stream import MetricStream
-from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.base import ModuleKGWidget, WidgetValueError, as_list, check_keywords
 from modulekg_widgets.widgets.shared.pair_links import link_pair
 
 if TYPE_CHECKING:
@@ -185,8 +185,8 @@ class MetricPanel(ModuleKGWidget):
         weakref.finalize(self, self._stream.stop)
         super().__init__(
             payload=METRICS.payload({"runs": _distinct([text(run.name) for run in self._runs]), "limit": MAX_POINTS}),
-            metric=metric or "",
-            modules=[modules] if isinstance(modules, str) else list(modules or ()),
+            metric="" if metric is None else metric,
+            modules=as_list(() if modules is None else modules),
             selected=selected,
             view=self._default_view(metric or "") if view is None else view,
             window=window,
@@ -454,9 +454,8 @@ def _run(source: object) -> Run:
         from modulekg_widgets.engine.monitoring.sinks.recording import load_recording
 
         return load_recording(source)
-    kind = printable(type(source).__name__)
     raise WidgetValueError(
-        f"MetricPanel shows monitors, recorded runs and the paths of recorded files: {kind} was passed"
+        f"MetricPanel shows monitors, recorded runs and the paths of recorded files: {a_type(source)} was passed"
     )
 
 
@@ -476,4 +475,4 @@ def _check_graph(graph: object) -> None:
     from modulekg_widgets.widgets.model_graph.model_graph import ModelGraph
 
     if not isinstance(graph, ModelGraph):
-        raise WidgetValueError(f"a ModelGraph is wanted: a {printable(type(graph).__name__)} was passed")
+        raise WidgetValueError(f"a ModelGraph is wanted: {a_type(graph)} was passed")

@@ -185,4 +185,5 @@ def _values(panel: Any) -> Iterator[SavedMessage]:
     panel._choose()
     update = UpdateReader(panel.runs).next()
     if update is not None:
-        yield SavedMessage({"kind": "update", "seq": 1, "reset": True, "ended": [], **update.content}, update.buffers)
+        content = {"kind": "update", "seq": 1, "reset": True, "saved": True, "ended": [], **update.content}
+        yield SavedMessage(content, update.buffers)

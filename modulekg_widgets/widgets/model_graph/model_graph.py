@@ -26,6 +26,7 @@ from modulekg_widgets.engine.errors import (
     UnknownAxisError,
     UnknownNameError,
     UnknownPathError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -38,7 +39,7 @@ from modulekg_widgets.engine.views.pictures.shapes import Picture
 from modulekg_widgets.engine.views.pictures.svg import svg_text
 from modulekg_widgets.engine.views.schema import Payload
 from modulekg_widgets.engine.views.static_expansion import static_expansion
-from modulekg_widgets.widgets.shared.base import WidgetValueError, check_keywords
+from modulekg_widgets.widgets.shared.base import WidgetValueError, as_list, check_keywords
 from modulekg_widgets.widgets.shared.model_widget import ModelWidget
 from modulekg_widgets.widgets.shared.progress import display_progress
 
@@ -151,7 +152,9 @@ class ModelGraph(ModelWidget):
             payload = self._read(model, args, kwargs, compare)
         except CancelledError as error:
             payload = self._read(model, None, None, compare) | {"error": text(str(error))}
-        opened = [self._paths.path(node) for node in static_expansion(payload)] if expanded is None else list(expanded)
+        opened = (
+            [self._paths.path(node) for node in static_expansion(payload)] if expanded is None else as_list(expanded)
+        )
         super().__init__(
             payload=payload,
             selected=selected,
@@ -161,7 +164,7 @@ class ModelGraph(ModelWidget):
             color_by=color_by,
             query=query,
             view=view if view is not None else "hierarchy" if compare is None else "diff",
-            overlay=dict(overlay or {}),
+            overlay={} if overlay is None else dict(overlay) if isinstance(overlay, Mapping) else overlay,
             **({} if layout is None else {"layout": layout}),
         )
         self._is_chosen = True
@@ -478,5 +481,6 @@ def _plain_number(path: str, value: Any) -> float | int | None:
     try:
         return float(value)  # numpy scalars and tensors of one element
     except (TypeError, ValueError):
-        kind = printable(type(value).__name__)
-        raise WidgetValueError(f"the overlay of {printable(path)!r} must be a number: a {kind} was passed") from None
+        raise WidgetValueError(
+            f"the overlay of {printable(path)!r} must be a number: {a_type(value)} was passed"
+        ) from None

@@ -15,7 +15,7 @@ from ipywidgets import Box, DOMWidget, GridBox, HBox, Layout, Tab, VBox, Widget
 from ipywidgets.embed import dependency_state
 from ipywidgets.widgets.widget_link import DirectionalLink, Link
 
-from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, printable
+from modulekg_widgets.engine.errors import ModuleKGError, UnknownNameError, a_type, printable
 from modulekg_widgets.engine.registry import Registry
 from modulekg_widgets.engine.safe_files import write_atomic
 from modulekg_widgets.engine.views.pictures.svg import xml_text
@@ -80,7 +80,7 @@ def save_html(widget: DOMWidget, path: str | Path) -> Path:
     Raises
     ------
     WidgetValueError
-        For another widget.
+        For another widget, and for a path that is none.
     UnknownNameError
         For an extension that is not .html.
     UnknownPathError
@@ -97,6 +97,9 @@ def save_html(widget: DOMWidget, path: str | Path) -> Path:
     ...     page.name, page.stat().st_size > 100_000
     ('model.html', True)
     """
+    _check(widget, "")
+    if not isinstance(path, str | Path):
+        raise WidgetValueError(f"save_html writes a file: {a_type(path)} was passed, name one that ends in .html")
     target = Path(path)
     if target.suffix.lower() != ".html":
         raise UnknownNameError(f"save_html writes a page: name the file .html, {printable(target.name)!r} was passed")
@@ -133,7 +136,7 @@ def page_data(widget: DOMWidget) -> Payload:
         saved = dependency_state(widget, drop_defaults=False)
     widgets = {id: every[id] for id in saved}
     for one in widgets.values():
-        _check(one, f" in a {type(widget).__name__}")
+        _check(one, f" in {a_type(widget)}")
     # ids of the same length in each run of the same code: the same page
     names = {id: f"widget-{place}" for place, id in enumerate(saved)}
     entries = [_entry(widgets[id], state, names) for id, state in saved.items()]
@@ -160,12 +163,14 @@ def _entry(widget: Widget, saved: Payload, names: dict[str, str]) -> Payload:
 
 
 def _check(widget: Widget, where: str) -> None:
-    kind = printable(type(widget).__name__)
     if not isinstance(widget, ModuleKGWidget) and type(widget) not in (*CONTAINERS, *(HELPER_WIDGETS if where else ())):
         known = ", ".join(one.__name__ for one in CONTAINERS)
-        raise WidgetValueError(f"save_html writes widgets of this package, namely {known}: {kind} was passed{where}")
+        raise WidgetValueError(
+            f"save_html writes a widget of this package, as ModelGraph, or a {known} of them: "
+            f"{a_type(widget)} was passed{where}"
+        )
     if widget.comm is None:
-        raise WidgetValueError(f"this {kind} was closed{where}: make a new one")
+        raise WidgetValueError(f"this {printable(type(widget).__name__)} was closed{where}: make a new one")
 
 
 def _open_widgets() -> dict[str, Widget]:

@@ -12,19 +12,21 @@ hand such work to `when_idle`.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
-from traitlets import Bunch, TraitError, Unicode
+from traitlets import Bool, Bunch, Dict, Int, List, TraitError, Unicode
 
 from modulekg_widgets._version import __version__
 from modulekg_widgets.engine.errors import (
     ModuleKGError,
     UnknownAttributeError,
     UnknownKeywordError,
+    a_kind,
     closest_match_hint,
     printable,
 )
@@ -61,7 +63,7 @@ class ModuleKGWidget(DOMWidget):
         try:
             super().__init__(**state)
         except TraitError as error:
-            raise _as_widget_error(error) from None
+            raise _as_widget_error(type(self), error) from None
         self._owns_layout = "layout" not in state
         _add_box_pictures()
         output_pictures()
@@ -75,7 +77,7 @@ class ModuleKGWidget(DOMWidget):
         try:
             super().__setattr__(name, value)
         except TraitError as error:
-            raise _as_widget_error(error) from None
+            raise _as_widget_error(type(self), error) from None
 
     def set_state(self, sync_data: dict[str, object]) -> None:
         """Apply changes from a page, without kernel-only traits; invalid values are reverted on both sides."""
@@ -153,8 +155,33 @@ def _add_box_pictures() -> None:
         add_box_pictures(formatter, lambda box: record_captured(box, _current_run()[1]))
 
 
-def _as_widget_error(error: TraitError) -> TraitError:
-    return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
+# what an attribute takes, by its trait
+TRAIT_WORDS = ((Unicode, "text"), (Bool, "True or False"), (Int, "a whole number"), (Dict, "a dict"), (List, "a list"))
+WRONG_TYPE = re.compile(
+    r"The '(\w+)' trait of an? \w+ instance (contains .* which )?expected .*, not the (\w+)", re.DOTALL
+)
+
+
+def _as_widget_error(owner: type[ModuleKGWidget], error: TraitError) -> TraitError:
+    """Returns our error for one of traitlets, in the words of the documentation."""
+    found = WRONG_TYPE.match(str(error))
+    trait = owner.class_traits().get(found[1]) if found else None
+    if isinstance(error, ModuleKGError) or found is None or trait is None:
+        return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
+    words = next((words for kind, words in TRAIT_WORDS if isinstance(trait, kind)), "another type")
+    item = getattr(trait, "_trait", None)
+    if isinstance(trait, List) and isinstance(item, Unicode):
+        words = "a list of texts"
+    got = "None" if found[3] == "NoneType" else a_kind(found[3])
+    return WidgetValueError(
+        f"{found[1]} of {a_kind(owner.__name__)} is {words}{' or None' if trait.allow_none else ''}: "
+        f"{got} was passed{' in it' if found[2] else ''}"
+    )
+
+
+def as_list(values: Any) -> Any:
+    """Returns texts as a list, also a single one; anything else as it is, which its attribute refuses."""
+    return [values] if isinstance(values, str) else list(values) if isinstance(values, Iterable) else values
 
 
 def check_keywords(owner: str, keywords: Iterable[str], known: Iterable[str]) -> None:

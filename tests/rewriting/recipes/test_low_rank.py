@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception
     "tied": (tied, {"names": "head"}, RewritingError, r"tied to table\.weight"),
     "groups": (lambda: nn.Sequential(nn.Conv2d(4, 4, 3, groups=2)), {"names": "0"}, RewritingError, "2 groups"),
     "twice": (lambda: low_rank(net(), "head", rank=2).model, {"names": "head.base"}, RewritingError, "merge that"),
-    "no names": (net, {"names": 5}, RewritingError, "names is a int"),
+    "no names": (net, {"names": 5}, RewritingError, "names is an int"),
     "unknown": (net, {"names": "haed"}, UnknownPathError, "did you mean 'head'"),
     "root": (lambda: nn.Linear(90, 90), {}, RewritingError, "model itself"),
     "inputs": (net, {"names": "head", "args": torch.zeros(1, 5, 8, 8)}, mk.ModuleKGError, "expected input"),

@@ -261,7 +261,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], type[Exception
     "activation bits": (net, {"activation_bits": 1}, RewritingError, "from 2 to 8"),
     "meta": (lambda: ResidualConvNet().to("meta"), {}, RewritingError, "meta device"),
     "text": (net, {"chains": ["stem.0"]}, RewritingError, "a list of names"),
-    "no list": (net, {"chains": 5}, RewritingError, "chains is a int"),
+    "no list": (net, {"chains": 5}, RewritingError, "chains is an int"),
     "numbers": (net, {"chains": [5]}, RewritingError, "a list of names"),
     "unknown": (net, {"chains": [["stem.7"]]}, UnknownPathError, "did you mean"),
     "order": (net, {"chains": [["stem.0", "stem.2", "stem.1"]]}, RewritingError, "then a batch norm"),

@@ -22,7 +22,7 @@ import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../sha
 import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
-import { metricOf, chosenModules, matchesQuery, kindOf, runName } from "./data/selection";
+import { metricOf, chosenModules, matchesQuery, kindOf, runName, titleOf } from "./data/selection";
 import { alertMessage, type AlertMark, type MetricData } from "./data/metric_data";
 import { FrameScheduler } from "./base/frame_scheduler";
 import { type ChartTheme, type ColorBook, readChartTheme } from "./base/chart_theme";
@@ -105,7 +105,7 @@ class Panel implements MetricPanel {
       el("div", `mkg-slot mkg-metric-slot-${name}`)
     );
     this.waiting = new EmptyState(text => store.set("notice", text));
-    this.status = new PanelStatus(status, data, store, payload.runs.length);
+    this.status = new PanelStatus(status, data, store, payload.runs);
     this.build(toolbar, picker, alerts, status);
     this.pacer = new FrameScheduler(host, () => this.draw()); // the list is drawn as well: also while the picture is scrolled away
     this.picker = new Picker(picker, data, store);
@@ -138,6 +138,7 @@ class Panel implements MetricPanel {
     this.remarks.setAttribute("role", "note");
     this.host.replaceChildren(
       box("mkg-bar", toolbar),
+      this.status.health,
       box("mkg-metric-main", picker, centre),
       alerts,
       status,
@@ -254,7 +255,7 @@ class Panel implements MetricPanel {
     this.mark("data-mkg-points", held);
     this.mark("data-mkg-last", last);
     const isGrid = this.store.get("view") === "grid";
-    setText(this.title, isGrid ? words.GRID : metricOf(this.data, this.store));
+    setText(this.title, isGrid ? words.GRID : titleOf(this.data, this.store));
     this.back.hidden = isGrid || this.data.isEmpty;
     this.waiting.show(isEmpty ? emptyStateText(this.data, this.store) : null);
     this.stage.classList.toggle("mkg-is-empty", isEmpty);
@@ -284,7 +285,7 @@ class Panel implements MetricPanel {
   private async savePng(): Promise<void> {
     const source = this.source();
     const { theme } = source;
-    const notes = this.remarks.textContent ? [this.remarks.textContent] : [];
+    const notes = [this.status.health, this.remarks].flatMap(({ textContent }) => textContent || []);
     const title = this.title.textContent ?? "";
     try {
       const [legend, ramp] = [this.view?.legend() ?? [], this.view?.ramp() ?? null];

@@ -18,7 +18,7 @@ import { type HistogramCell, type HistogramPicture, MAX_CELLS } from "./histogra
 import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./data/polyline";
 import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";
 import { type ChartTheme, type ColorBook, COLORS, runDash, sharingGrey } from "./base/chart_theme";
-import { valueAxis } from "./base/value_axis";
+import { valueAxis, valueText } from "./base/value_axis";
 import type { PanelReader, Span } from "./base/state";
 
 /** What all pictures are made from. */
@@ -61,7 +61,7 @@ export interface LinesRendered extends Rendered<ChartPicture> {
 /** The series of a chart in groups of one line each, and what the lines have their colors by. */
 export interface ChosenLines extends Fitting<SelectedSeries[][]> {
   readonly isAlone: boolean; // all are of one call of one module
-  readonly isByRun: boolean; // the colors tell runs apart, else modules
+  readonly colorsBy: "run" | "module" | "metric"; // what the colors tell apart
   readonly keys: readonly string[]; // of the colors
 }
 
@@ -73,17 +73,21 @@ export function chosenLines(source: Source): ChosenLines {
   const runKeys = firsts.map(({ entry }) => `${entry.run} ${entry.phase}`);
   const isAlone = countOf(firsts.map(callOf)) === 1;
   const isByRun = isAlone && (firsts[0].entry.module === "" || countOf(runKeys) > 1);
-  return { ...fitting, isAlone, isByRun, keys: isByRun ? runKeys : firsts.map(callOf) };
+  const colorsBy = isByRun ? "run" : firsts.some(({ logged }) => logged) ? "metric" : "module";
+  return { ...fitting, isAlone, colorsBy, keys: isByRun ? runKeys : firsts.map(callOf) };
 }
 
 /** The chart of a metric; `slots` are those of its lines. */
 export function linePicture(
   source: Source,
   lines: ChosenLines = chosenLines(source),
-  slots = source.colors.slotsOf(lines.keys, metricOf(source.data, source.store) + (lines.isByRun ? "\nruns" : ""))
+  slots = source.colors.slotsOf(
+    lines.keys,
+    metricOf(source.data, source.store) + (lines.colorsBy === "run" ? "\nruns" : "")
+  )
 ): LinesRendered {
   const { data, store, theme } = source;
-  const { groups, reasons, choice, remarks, isAlone, isByRun, keys } = lines;
+  const { groups, reasons, choice, remarks, isAlone, colorsBy, keys } = lines;
   const { hasFactors, hasAlerts } = chosenModules(data, store);
   const all = groups.flat();
   const span = spanOf(source, all);
@@ -92,7 +96,8 @@ export function linePicture(
   const colors = new Map<string, string>();
   const drawn = groups.map((group, i) => {
     const color = theme.line(slots[i]);
-    for (const { entry } of isByRun ? [] : group) if (!colors.has(entry.module)) colors.set(entry.module, color);
+    for (const { entry } of colorsBy === "module" ? group : [])
+      if (!colors.has(entry.module)) colors.set(entry.module, color);
     const reason = reasons.get(group[0].entry.module) ?? "";
     return { ...chartLine(source, group, { span, log, extent, isAlone }), color, reason };
   });
@@ -104,7 +109,7 @@ export function linePicture(
     return line ? [{ ...one, data: line, range: clipped(source, one.entry.run, line, span) }] : [];
   });
   return {
-    picture: { lines: drawn, span, axis, marks, theme },
+    picture: { lines: drawn, span, axis, marks, theme, message: messageOf(drawn) },
     shown,
     colors,
     choice,
@@ -116,7 +121,7 @@ export function linePicture(
 }
 
 /** What has one color in all runs and phases; where it is alone, it has one in each. */
-const callOf = ({ entry }: SelectedSeries) => `${entry.module}\n${entry.call}`;
+const callOf = ({ entry, logged }: SelectedSeries) => `${entry.module}\n${entry.call}${logged && `\n${logged}`}`;
 
 const countOf = (keys: readonly string[]) => new Set(keys).size;
 const modulesIn = (shown: readonly SelectedSeries[]) => [...new Set(shown.map(({ entry }) => entry.module))];
@@ -216,7 +221,7 @@ function chartLine(
   { span, log, extent, isAlone }: { span: Span; log: boolean; extent: ValueRange; isAlone: boolean }
 ): Omit<ChartLine, "reason" | "color"> {
   const { data, store, runs } = source;
-  const [{ series, entry, label, suffix }] = group;
+  const [{ series, entry, label, suffix, logged }] = group;
   const line = data.line(series);
   if (!line) throw new Error("a series without points is not drawn");
   const range = clipped(source, entry.run, line, span);
@@ -233,7 +238,7 @@ function chartLine(
     label: label + more,
     suffix: suffix + more,
     names: group.map(one => one.label),
-    ends: isAlone && entry.module === "" ? [suffix.slice(3)] : [...new Set(names)],
+    ends: logged ? [""] : isAlone && entry.module === "" ? [suffix.slice(3)] : [...new Set(names)],
     isSelected,
     data: line,
     range,
@@ -267,6 +272,15 @@ function spanOf(source: Source, shown: readonly SelectedSeries[]): Span {
   const window = store.get("window");
   if (window !== null) first = Math.max(first, last - window + 1);
   return [first, last];
+}
+
+/** What stands in place of a line that would have one point, or none: an axis would be invented. */
+function messageOf(lines: readonly Pick<ChartLine, "data" | "range" | "module">[]): string {
+  const values = lines.flatMap(({ data, range }) => [...data.values.subarray(range.start, range.end)]);
+  if (!values.length) return "";
+  if (!values.some(Number.isFinite)) return values.every(Number.isNaN) ? words.ONLY_NAN : words.ONLY_NOT_FINITE;
+  const isShort = lines.every(({ module, range }) => module === "" && range.end - range.start <= 1);
+  return isShort ? words.oneValue(values.map(valueText)) : "";
 }
 
 /** A span that a chart can draw: one step alone has a place in the middle. */

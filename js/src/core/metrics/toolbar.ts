@@ -1,6 +1,7 @@
 // The toolbar of a panel, with view, phase, window, logarithm, pause and files; and its status line.
 
 import {
+  box,
   button,
   Debounced,
   el,
@@ -14,11 +15,13 @@ import {
   checkbox,
   setText
 } from "../shared/ui/dom";
+import { moreMenu } from "../shared/ui/more_menu";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted } from "../shared/base/format";
 import { DISCONNECTED } from "../shared/ui/widget_frame";
 import type { MetricData } from "./data/metric_data";
+import { brokenWord, type NonFinite, nonFiniteOf, nonFiniteText } from "./data/non_finite";
 import { stepText } from "./base/value_axis";
 import * as words from "../words/metrics";
 
@@ -68,12 +71,19 @@ export class PanelToolbar extends Part {
     this.window.title = words.WINDOW_HELP;
     this.log.type = "checkbox";
     host.append(
-      field(FIELD, words.VIEW, this.view),
-      field(FIELD, words.PHASE, this.phase),
-      field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
-      checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
+      named(words.VIEW, this.view),
+      named(words.PHASE, this.phase),
       this.pause,
-      this.files()
+      moreMenu(
+        host,
+        box(
+          "mkg-metric-more",
+          field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
+          checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
+          this.files()
+        ),
+        this.disposers
+      )
     );
     this.disposers.add(addWindowButtons(host));
     this.listen();
@@ -143,6 +153,13 @@ export class PanelToolbar extends Part {
   }
 }
 
+/** In a narrow window the control stands alone. */
+function named(text: string, control: HTMLElement): HTMLElement {
+  control.setAttribute("aria-label", text);
+  control.title = text;
+  return field(FIELD, text, control);
+}
+
 // Whether values come, with a sign and a word; and the last line, with what is to say and how many values there are.
 
 const STATES = {
@@ -151,26 +168,27 @@ const STATES = {
   running: [words.RUNNING, "play"],
   paused: [words.PAUSED, "pause"],
   empty: [words.ENDED_EMPTY, "circle"],
+  saved: [words.SAVED_EMPTY, "pause"],
+  failing: [words.RUNNING, "warning"],
+  failed: [words.ENDED, "warning"],
   ended: [words.ENDED, "check"],
   lost: [words.KERNEL_LOST, "close"]
 } as const satisfies Record<string, readonly [string, IconName]>;
 
 type RunState = keyof typeof STATES;
 
-function stateOfRun(data: MetricData, run: number): RunState {
+function stateOfRun(data: MetricData, run: number, isBroken: boolean): RunState {
   const isEmpty = Number.isNaN(data.lastStep(run));
-  if (data.ended.has(run)) return isEmpty ? "empty" : "ended";
-  return !isEmpty ? "running" : data.waiting.has(run) ? "waiting" : "none";
+  if (data.ended.has(run)) return isEmpty ? "empty" : isBroken ? "failed" : "ended";
+  if (data.isSaved) return isEmpty && !data.waiting.has(run) ? "none" : "saved";
+  if (isEmpty) return data.waiting.has(run) ? "waiting" : "none";
+  return isBroken ? "failing" : "running";
 }
 
-/** What all runs are in together: running where any is, then waiting; ended where none is to come. */
-function stateOfRuns(data: MetricData, runs: number): { state: RunState; count: number } {
-  const states = Array.from({ length: runs }, (_, run) => stateOfRun(data, run));
-  const state = (["running", "waiting", "ended", "empty"] as const).find(one => states.includes(one)) ?? "none";
-  return { state, count: states.filter(one => one === state).length };
-}
-
-const OVER: readonly RunState[] = ["ended", "empty"]; // neither a pause nor the kernel's end changes them
+// what all runs are in together is the first of these that any is in; none where nothing has begun
+const ORDER = ["failing", "running", "saved", "waiting", "failed", "ended", "empty"] as const;
+const OVER: readonly RunState[] = ["failed", "ended", "empty", "saved"]; // neither a pause nor the kernel's end changes them
+const MAX_BROKEN = 3; // runs that are told about
 
 export class PanelStatus extends Part {
   /** Stands at the head of the picture. */
@@ -178,18 +196,24 @@ export class PanelStatus extends Part {
   private readonly text = el("span", "mkg-status-text");
   private readonly counts = el("span", "mkg-metric-counts");
   private readonly word = el("span");
+  /** On top of all: the loss that is not finite, and what was not finite first. */
+  readonly health = el("div", "mkg-metric-health");
+  private broken: readonly (NonFinite | null)[] = []; // of each run
+  private revision = -1; // of the data that they are of
 
   constructor(
     host: HTMLElement,
     private readonly data: MetricData,
     private readonly store: PanelStore,
-    private readonly runs: number
+    private readonly runs: readonly string[]
   ) {
     super(host);
     host.classList.add("mkg-status", "mkg-metric-status");
     this.text.setAttribute("role", "status");
     this.state.setAttribute("role", "status");
     this.state.append(this.word);
+    this.health.setAttribute("role", "status");
+    this.health.hidden = true;
     host.append(this.text, this.counts);
     this.disposers.add(store.on(["connected", "paused", "notice"], () => this.draw()));
   }
@@ -199,19 +223,55 @@ export class PanelStatus extends Part {
     setText(this.text, [connected ? "" : DISCONNECTED, this.store.get("notice")].filter(Boolean).join(" · "));
     setText(this.counts, this.countsText());
     this.host.classList.toggle("mkg-is-warning", !connected);
-    const { state: own, count } = stateOfRuns(this.data, this.runs);
+    this.drawHealth();
+    const states = this.runs.map((_, run) => stateOfRun(this.data, run, this.broken[run]?.isLasting ?? false));
+    const own = ORDER.find(one => states.includes(one)) ?? "none";
+    const count = states.filter(one => one === own).length;
     const state = OVER.includes(own) ? own : !connected ? "lost" : this.store.get("paused") ? "paused" : own;
-    const [word, sign] = STATES[state];
-    setText(this.word, state !== own || count === this.runs ? word : words.someRuns(word, count, this.runs));
+    const sign = STATES[state][1];
+    const word = this.wordOf(state, states);
+    const { length } = this.runs;
+    setText(this.word, state !== own || count === length ? word : words.someRuns(word, count, length));
     if (this.state.dataset.mkgState === state) return;
     this.state.dataset.mkgState = state;
     this.state.replaceChildren(icon(sign), this.word);
   }
 
+  /** With what is not finite, or the step of a saved page. */
+  private wordOf(state: RunState, states: readonly RunState[]): string {
+    const [word] = STATES[state];
+    const broken = this.broken.find((one, run) => one?.isLasting && states[run] === state);
+    if (broken) return words.stateWith(word, brokenWord(broken));
+    const latest = this.latestSteps();
+    return state === "saved" && latest.length ? words.savedAt(stepText(Math.max(...latest))) : word;
+  }
+
+  private drawHealth(): void {
+    const { data, runs, health } = this;
+    if (this.revision === data.revision) return;
+    this.revision = data.revision;
+    this.broken = runs.map((_, run) => nonFiniteOf(data, run));
+    const texts = this.broken.flatMap((one, run) => {
+      if (!one) return [];
+      const text = nonFiniteText(data, one);
+      return [runs.length > 1 ? words.ofRun(runs[run], text) : text];
+    });
+    const text = texts.slice(0, MAX_BROKEN).join("\n");
+    const isWarning = this.broken.some(one => one?.isLasting);
+    health.hidden = text === "";
+    health.classList.toggle("mkg-is-warning", isWarning);
+    if (health.textContent === text) return;
+    health.replaceChildren(icon(isWarning ? "warning" : "circle"), el("span", "", text));
+  }
+
+  private latestSteps(): number[] {
+    return this.runs.map((_, run) => this.data.lastStep(run)).filter(step => !Number.isNaN(step));
+  }
+
   private countsText(): string {
     const runs = new Set(this.data.entries.flatMap(entry => (entry ? [entry.run] : [])));
     if (!runs.size) return "";
-    const latest = [...runs].map(run => this.data.lastStep(run)).filter(step => !Number.isNaN(step));
+    const latest = this.latestSteps();
     const metrics = this.data.metrics("numbers").length + this.data.metrics("histograms").length;
     const parts = [
       ...(latest.length ? [words.stepAt(stepText(Math.max(...latest)))] : []),

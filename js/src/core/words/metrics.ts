@@ -5,6 +5,8 @@ import { NOT_FINITE } from "./shared";
 
 export { COPIED, NOT_COPIED, NOT_FINITE as NAN_KEY, WHOLE_MODEL } from "./shared";
 
+const capital = (text: string) => (/^[a-z ]+$/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
 export const UNDRAWABLE = "This panel cannot be drawn. Run the cell again.";
 export const LEFT_OUT = "modulekg-widgets: a message of metric values is damaged and left out:"; // in the console
 
@@ -23,7 +25,7 @@ export const STEPS = "steps";
 export const ALL = "all";
 export const WINDOW_HELP = "Show only the last steps; empty shows all";
 export const LOG_SCALE = "Log scale";
-export const LOG_AUTOMATIC = "Automatic: log scale where positive values of several modules span decades";
+export const LOG_AUTOMATIC = "Automatic: log scale where positive values of a loss or of several modules span decades";
 export const PAUSE = "Pause";
 export const PAUSE_HELP = "Stop drawing; new values are still recorded";
 export const RESUME = "Resume";
@@ -46,10 +48,45 @@ export const RUNNING = "Running";
 export const PAUSED = "Paused";
 export const ENDED = "Ended";
 export const ENDED_EMPTY = "Ended without values";
+export const stateWith = (state: string, why: string) => `${state}: ${why}`;
+export const savedAt = (step: string) => `Saved while running (step ${step})`;
+export const SAVED_EMPTY = "Saved before the first step";
 export const KERNEL_LOST = "Kernel disconnected";
 export const someRuns = (state: string, count: number, all: number) => `${state} (${count} of ${all} runs)`;
 
+// values that are not finite
+
+export const notFiniteKind = (hasNaN: boolean, hasInfinite: boolean) =>
+  hasNaN && hasInfinite ? NOT_FINITE : hasNaN ? "NaN" : "infinite";
+export const isBroken = (name: string, kind: string) => `${name} is ${kind}`;
+export const NOT_FINITE_VALUES = `${NOT_FINITE} values`;
+export const brokenSince = (name: string, kind: string, step: string) =>
+  `${capital(name)} is ${kind} since step ${step}.`;
+export const firstNotFinite = (what: string, step: string) => `First non-finite: ${what} at step ${step}.`;
+export const LOSS_ITSELF = "the loss itself";
+export const OUTPUTS_FINITE = "Outputs of modules were finite at that step.";
+export const ofRun = (run: string, text: string) => `${run}: ${text}`;
+const MEASURED: readonly [RegExp, string][] = [
+  [/^Weight.*Grad/, "weight gradient"],
+  [/^Input.*Grad/, "input gradient"],
+  [/Grad/, "output gradient"],
+  [/^Weight/, "weight"],
+  [/^Input/, "input"],
+  [/^(?:Output|Activation)/, "output"]
+];
+export const outputOf = (module: string) => `output of ${module}`;
+/** What a metric of a module reads; where its name does not tell, the metric. */
+export const measuredOf = (metric: string, module: string) =>
+  `${MEASURED.find(([name]) => name.test(metric))?.[1] ?? metric} of ${module}`;
+
 // metrics and modules
+
+export const LOSSES = "Losses";
+export const oneValue = (values: readonly string[]) =>
+  `1 value${values.length > 1 ? " each" : ""}: ${values.join(", ")}`;
+export const ONLY_NAN = "NaN only";
+export const ONLY_NOT_FINITE = `${NOT_FINITE} only`;
+export const LOG_AXIS = "log scale";
 
 export const PICKER = "Metric and modules";
 export const METRIC = "Metric";
@@ -73,6 +110,9 @@ export const shownOf = (shown: number, all: number, series: number) =>
 export const selectedOf = (selected: number, shown: string) => `${exactNumber(selected)} selected, ${shown}`;
 export const unusual = (shown: number, all: number, series: number) =>
   `${shown} most unusual of ${counted(all, "module")}${calls(shown, series)}`;
+/** Of a metric that not all of the chosen modules have. */
+export const unusualWithIt = (shown: number, chosen: number, series: number) =>
+  `${shown} of the ${chosen} most unusual modules${calls(shown, series)}`;
 /** What the numbers at unusual modules are. */
 export const comparedBy = (hasFactors: boolean, hasAlerts: boolean) =>
   ` (${hasFactors ? "× median" : "difference from the median"})${hasAlerts ? "; alerts first" : ""}`;

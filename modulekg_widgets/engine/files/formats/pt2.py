@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from modulekg_widgets.engine.errors import ModelFileError, printable
+from modulekg_widgets.engine.errors import ModelFileError, a_type, printable
 from modulekg_widgets.engine.file_formats.format_tables import PT2_DTYPES, PT2_LAYOUTS, PT2_MEMORY_FORMATS
 from modulekg_widgets.engine.files.graph_building import (
     ATTRIBUTE_COST,
@@ -54,7 +54,7 @@ _CALL_NUMBER = re.compile(r"@\d{1,9}(?=\.|\Z)")
 def as_text(value: object) -> str:
     """Returns the value if it is a string; raises `ValueError` otherwise."""
     if not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__} stands where a text should")
+        raise ValueError(f"{a_type(value)} stands where a text should")
     return value
 
 
@@ -63,7 +63,7 @@ def as_mapping(value: object) -> Mapping[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"a {type(value).__name__} stands where an object should")
+        raise ValueError(f"{a_type(value)} stands where an object should")
     return value
 
 
@@ -72,7 +72,7 @@ def as_list(value: object) -> Sequence[object]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"a {type(value).__name__} stands where a list should")
+        raise ValueError(f"{a_type(value)} stands where a list should")
     return value
 
 

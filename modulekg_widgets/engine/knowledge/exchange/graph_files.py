@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from modulekg_widgets.engine import safe_files
-from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.errors import GraphFileError, a_type, printable
 
 MAX_FILE_BYTES = 1 << 29  # bytes; a graph of a million structures
 
@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1 << 29  # bytes; a graph of a million structures
 def checked_path(path: object) -> Path:
     """The path of a file, given as text or path; raises `GraphFileError` for anything else."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise GraphFileError(f"a graph is named by the path of a file, got a {printable(type(path).__name__)}")
+        raise GraphFileError(f"a graph is named by the path of a file, got {a_type(path)}")
     return Path(path)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, PropertyError, printable
+from modulekg_widgets.engine.errors import GraphFileError, PropertyError, a_type, printable
 from modulekg_widgets.engine.identity.levels import LEVELS
 from modulekg_widgets.engine.knowledge.exchange.property_graph import (
     GRAPH_TYPES,
@@ -115,7 +115,7 @@ class _Fields:
 def _describe(value: object) -> str:
     if value is None:
         return "missing"
-    return repr(printable(value, 60)) if isinstance(value, str) else f"a {type(value).__name__}"
+    return repr(printable(value, 60)) if isinstance(value, str) else a_type(value)
 
 
 def _is_text(value: object) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.errors import GraphFileError, a_type, printable
 from modulekg_widgets.engine.json_types import JsonArray, JsonObject, JsonValue
 from modulekg_widgets.engine.knowledge.exchange.lossless_format import (
     MAX_CONTAINERS,
@@ -80,13 +80,13 @@ def parse_object(content: bytes) -> JsonObject:
 
 def checked_object(value: object, what: str) -> JsonObject:
     if type(value) is not dict:
-        raise GraphFileError(f"{what} is a {type(value).__name__}, not an object")
+        raise GraphFileError(f"{what} is {a_type(value)}, not an object")
     return value
 
 
 def checked_list(value: object, what: str) -> JsonArray:
     if type(value) is not list:
-        raise GraphFileError(f"{what} is a {type(value).__name__}, not a list")
+        raise GraphFileError(f"{what} is {a_type(value)}, not a list")
     return value
 
 
@@ -300,7 +300,7 @@ def read_jsonld(content: bytes) -> nx.DiGraph:
     links: list[tuple[str, object]] = []
     for node in checked_list(document.get("@graph"), "'@graph'"):
         if type(node) is not dict:
-            raise GraphFileError(f"a node is a {type(node).__name__}, not an object")
+            raise GraphFileError(f"a node is {a_type(node)}, not an object")
         key = _key_of_iri(node.get("@id"))
         assembly.add_node(key, {"type": _type(node), **read_fields(node, ["@id", "@type", "type", *RELATIONS])})
         for relation in RELATIONS:

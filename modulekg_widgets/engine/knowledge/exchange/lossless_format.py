@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import networkx as nx
 
-from modulekg_widgets.engine.errors import GraphFileError, printable
+from modulekg_widgets.engine.errors import GraphFileError, a_type, printable
 from modulekg_widgets.engine.knowledge.exchange.property_graph import Attributes, GraphLike
 
 FORMAT = "modulekg"
@@ -44,7 +44,7 @@ def _character(match: re.Match[str]) -> str:
 
 def describe_value(value: object) -> str:
     """Returns a text as it is, and only the type of other values, which may be nested without end."""
-    return repr(printable(value)) if type(value) is str else f"a {type(value).__name__}"
+    return repr(printable(value)) if type(value) is str else a_type(value)
 
 
 def cache_edge_text(write: Callable[[Attributes], str]) -> Callable[[Attributes], str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, printable
+from modulekg_widgets.engine.errors import PropertyError, UnknownNameError, a_type, printable
 from modulekg_widgets.engine.knowledge.facts.contents import JobNode
 from modulekg_widgets.engine.knowledge.facts.property_values import Properties, PropertyValue, encode
 from modulekg_widgets.engine.knowledge.facts.results import check_results
@@ -71,7 +71,7 @@ def job_node(
 def checked_name(name: object, what: str) -> str:
     """`name`, if it is a text; raises `UnknownNameError`."""
     if not isinstance(name, str):
-        raise UnknownNameError(f"a {what} is named by a text, got a {printable(type(name).__name__)}")
+        raise UnknownNameError(f"a {what} is named by a text, got {a_type(name)}")
     return name
 
 
@@ -134,7 +134,7 @@ def _points(points: object, metric: str) -> list[Point]:
     if isinstance(points, (np.ndarray, torch.Tensor)):
         points = points.tolist()
     if isinstance(points, (str, bytes, Set)) or not isinstance(points, Iterable):
-        raise PropertyError(f"the history of {printable(metric)!r} is a {type(points).__name__}: give a list of values")
+        raise PropertyError(f"the history of {printable(metric)!r} is {a_type(points)}: give a list of values")
     found = [_point(step, point, metric) for step, point in enumerate(points)]
     return sorted(found, key=lambda point: point[0])
 
@@ -157,7 +157,7 @@ def _point(step: int, point: object, metric: str) -> Point:
 
 def _number(value: PropertyValue, what: str, finite: bool = True) -> float:
     if isinstance(value, bool) or not (isinstance(value, Real) or hasattr(value, "item")):
-        raise PropertyError(f"{printable(what)} is a {printable(type(value).__name__)}: give a number")
+        raise PropertyError(f"{printable(what)} is {a_type(value)}: give a number")
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

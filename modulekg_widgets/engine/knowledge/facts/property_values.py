@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import PropertyError, printable
+from modulekg_widgets.engine.errors import PropertyError, a_kind, a_type, printable
 from modulekg_widgets.engine.json_types import JsonValue
 from modulekg_widgets.engine.safe_files import parse_json
 
@@ -62,7 +62,7 @@ def encode(value: object, name: str = "", max_items: int = MAX_ITEMS) -> str:
 def decode(text: str, max_items: int = MAX_ITEMS) -> object:
     """The value that `encode` wrote; raises `ValueError` for any other text."""
     if not isinstance(text, str):
-        raise ValueError(f"a value is written as text, not as a {type(text).__name__}")
+        raise ValueError(f"a value is written as text, not as {a_type(text)}")
     value = _parse(text, max_items * CHARACTERS_PER_ITEM)
     if '"$' not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
         return value
@@ -175,7 +175,7 @@ class _PropertyWriter:
         if isinstance(value, np.generic) and value.dtype.kind in _NUMPY:
             return self.convert(_NUMPY[value.dtype.kind](value), path, depth)
         raise PropertyError(
-            f"{_property_name(self.name, path)} is a {printable(kind.__name__)}: a property is None, a bool, a "
+            f"{_property_name(self.name, path)} is {a_kind(printable(kind.__name__))}: a property is None, a bool, a "
             "number, a text, "
             "bytes, a datetime, or a tuple, list or dict of these"
         )
@@ -285,7 +285,7 @@ def _restore_tagged(tag: str, inner: PropertyValue, depth: int) -> object:
         return _LISTS[tag](inner)
     if tag in _READERS and type(inner) is str:
         return _READERS[tag](inner)
-    raise ValueError(f"there is no such value as {printable(tag)!r} with a {type(inner).__name__}")
+    raise ValueError(f"there is no such value as {printable(tag)!r} with {a_type(inner)}")
 
 
 def _pair(pair: PropertyValue, depth: int) -> tuple[PropertyValue, PropertyValue]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.classes import class_mro, class_names
 from modulekg_widgets.engine.identity.fingerprint import seed_fingerprints
 from modulekg_widgets.engine.identity.folding import hyperparameters
@@ -83,7 +83,7 @@ def model_record(
     where it cannot be fingerprinted.
     """
     if name is not None and not isinstance(name, str):
-        raise UnknownNameError(f"a model is named by a text, got a {printable(type(name).__name__)}")
+        raise UnknownNameError(f"a model is named by a text, got {a_type(name)}")
     return record_from_hierarchy(hierarchy(model), name, scheme, levels)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from modulekg_widgets.engine.errors import PropertyError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import PropertyError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.exchange.graph_files import checked_path, read_whole
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.jobs import checked_name, checked_properties
@@ -176,9 +176,7 @@ def read_table(table: object) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
         return table
     if not isinstance(table, str | os.PathLike):
-        raise PropertyError(
-            f"results come as a {printable(type(table).__name__)}: pass a DataFrame or the path of a CSV file"
-        )
+        raise PropertyError(f"results come as {a_type(table)}: pass a DataFrame or the path of a CSV file")
     try:
         content = io.BytesIO(read_whole(checked_path(table)))
         with warnings.catch_warnings():

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import PredictionError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
 from modulekg_widgets.engine.knowledge.facts.results import PERCENT, TOP_1
@@ -212,7 +212,7 @@ class Predictor:
         if not records:
             return []
         if training is not None and not isinstance(training, Mapping):
-            raise PredictionError(f'training is a {type(training).__name__}: pass {{"tag": …, "image_size": …}}')
+            raise PredictionError(f'training is {a_type(training)}: pass {{"tag": …, "image_size": …}}')
         words, size = training_words(training or {}), training_image_size(training or {})
         roots = [record.model.root for record in records]
         samples = [Sample(self.features(record), words, size) for record in records]

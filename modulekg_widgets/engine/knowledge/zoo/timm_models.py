@@ -8,7 +8,7 @@ from types import ModuleType
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import MissingPackageError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.traced import CallArguments, image_call
 
 
@@ -31,7 +31,7 @@ def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[...,
     MissingPackageError
         Without timm.
     UnknownNameError
-        For an architecture that this version of timm has not.
+        For an architecture that this version of timm has not, and for names that are no list.
 
     Examples
     --------
@@ -39,6 +39,8 @@ def timm_builders(names: Iterable[str] | None = None) -> dict[str, Callable[...,
     >>> mk.timm_builders(["resnet18.a1_in1k"])["resnet18"](num_classes=7).num_classes  # doctest: +SKIP
     7
     """
+    if names is not None and (isinstance(names, str | bytes) or not isinstance(names, Iterable)):
+        raise UnknownNameError(f"names is a list of architectures: {a_type(names)} was passed, write ['resnet18']")
     known = _timm().list_models()
     if names is None:
         return {name: TimmBuilder(name) for name in known}

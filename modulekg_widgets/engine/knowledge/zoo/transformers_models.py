@@ -15,6 +15,7 @@ from modulekg_widgets.engine.errors import (
     MissingPackageError,
     PredictionError,
     UnknownNameError,
+    a_type,
     closest_match_hint,
     printable,
 )
@@ -168,7 +169,7 @@ def _checked(config: object, name: str, known: list[str]) -> Configuration:
     values = config if isinstance(config, Mapping) else vars(config) if hasattr(config, "to_dict") else None
     if values is None:
         raise UnknownNameError(
-            f"configs[{printable(name)!r}] is a {printable(type(config).__name__)}: pass a configuration of "
+            f"configs[{printable(name)!r}] is {a_type(config)}: pass a configuration of "
             "transformers, or a "
             f"mapping with a {MODEL_TYPE_KEY!r}"
         )

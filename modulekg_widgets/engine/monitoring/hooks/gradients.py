@@ -15,6 +15,7 @@ from torch import nn
 from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
+from modulekg_widgets.engine.errors import a_type
 from modulekg_widgets.engine.monitoring.hooks.observation import StepState, log_failure
 from modulekg_widgets.engine.monitoring.metric import ConfigError
 from modulekg_widgets.engine.monitoring.readings import TRAIN
@@ -165,7 +166,7 @@ class GradientUnscaler:
 
     def __init__(self, scaler: torch.amp.GradScaler) -> None:
         if not hasattr(scaler, "get_scale"):
-            raise ConfigError(f"scaler= takes a torch.amp.GradScaler: a {type(scaler).__name__} was passed")
+            raise ConfigError(f"scaler= takes a torch.amp.GradScaler: {a_type(scaler)} was passed")
         self._scaler = scaler
 
     def __call__(self, gradient: torch.Tensor) -> torch.Tensor:

@@ -139,6 +139,7 @@ class ModuleHooks:
         self._runs_uncompiled = False
         self._now = StepState(unscaled)
         self.is_attached = False
+        self.has_begun = False  # a forward pass of the training in this step, as far as hooks see it
 
     @property
     def epoch(self) -> int:
@@ -153,6 +154,7 @@ class ModuleHooks:
     def prepare(self, step: int) -> None:
         """Attach the hooks that `step` needs and detach others; calls are counted from 0."""
         self._now.step = step
+        self.has_begun = False
         self._moved.clear()
         self._forget_calls()
         active = self._schedule.at(step)
@@ -254,6 +256,7 @@ def _hooks(
     def follow() -> None:
         hooks = owner()
         if hooks is not None and backward_pass() == -1:
+            hooks.has_begun |= root.training and torch.is_grad_enabled()  # not in a validation between two steps
             try:
                 hooks.follow()
             except Exception:  # noqa: BLE001

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from modulekg_widgets.engine.errors import RecordingError, printable
+from modulekg_widgets.engine.errors import RecordingError, a_type, printable
 from modulekg_widgets.engine.monitoring.readings import PHASES, Reading, Value
 from modulekg_widgets.engine.safe_files import parse_json
 
@@ -70,7 +70,7 @@ def checked_reading(
 
 def described(found: object) -> str:
     """Returns a value from a file, for a message."""
-    text = repr(found) if isinstance(found, str | int | float | bool | None) else f"a {type(found).__name__}"
+    text = repr(found) if isinstance(found, str | int | float | bool | None) else a_type(found)
     return printable(text)
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from modulekg_widgets.engine.errors import RecordingError, UnknownNameError, printable
+from modulekg_widgets.engine.errors import RecordingError, UnknownNameError, a_type, printable
 from modulekg_widgets.engine.monitoring.sinks.line_files import CSV, JSONL, LineFormat, LineSink
 from modulekg_widgets.engine.monitoring.sinks.loggers import ObjectSink, TensorBoardSink
 from modulekg_widgets.engine.monitoring.sinks.parquet_sink import ParquetSink
@@ -74,4 +74,4 @@ def _described(target: object) -> str:
         return f"the class {printable(target.__name__)}: pass an object of this class"
     if isinstance(target, io.IOBase):
         return "an open file: pass its path"
-    return f"a {printable(type(target).__name__)}"
+    return a_type(target)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import CutError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.pruning.cut.distributed_models import refuse_resizing, refuse_sharded_values
 from modulekg_widgets.engine.pruning.cut.edits import Edits, NewValue, locate_attributes, locate_tensors, slicer
@@ -47,7 +47,7 @@ def checked_copies(walked: Walk, copies: object, edits: Edits) -> list[CopyTarge
     Raises `CutError` for anything else, and where two of them, or one and the model, share a tensor.
     """
     if isinstance(copies, nn.Module | Mapping) or not isinstance(copies, Sequence):
-        raise CutError(f"copies= is a {printable(type(copies).__name__)}: pass a list of them, as copies=[ema]")
+        raise CutError(f"copies= is {a_type(copies)}: pass a list of them, as copies=[ema]")
     names = {name for edit in edits.tensors for name in edit.names}
     owners = {id(held.tensor): "the model" for held in named_registered_tensors(walked, walked.all_paths())}
     targets = []
@@ -92,7 +92,7 @@ def _target(copy: object, names: set[str], label: str) -> CopyTarget:
         return CopyTarget(module)
     if not isinstance(copy, MutableMapping):
         raise CutError(
-            f"{label} is a {printable(type(copy).__name__)}: pass a module, as AveragedModel or a deepcopy of the "
+            f"{label} is {a_type(copy)}: pass a module, as AveragedModel or a deepcopy of the "
             "model, "
             "or a dictionary of tensors by their names"
         )
@@ -216,7 +216,7 @@ class CutDict(ReceiptPart):
 
 def _checked(name: str, tensor: object, shape: tuple[int, ...]) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise CutError(f"{printable(name)} is a {printable(type(tensor).__name__)}, not a tensor")
+        raise CutError(f"{printable(name)} is {a_type(tensor)}, not a tensor")
     if tuple(tensor.shape) != shape:
         raise CutError(f"{printable(name)} is {describe_tensor(tensor)} where the shape {list(shape)} is expected")
     return tensor

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.errors import CutError, a_kind, printable
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit
 from modulekg_widgets.engine.pruning.cut.receipt import ReceiptPart
@@ -83,7 +83,8 @@ class OptimizerState(ReceiptPart):
         kind = printable(type(self._optimizer).__name__)
         if not all(isinstance(getattr(self._optimizer, name, None), dict | list) for name in ("state", "param_groups")):
             raise CutError(
-                f"{self._label} is a {kind}: pass the torch.optim.Optimizer that trains the model, or a list of them"
+                f"{self._label} is {a_kind(kind)}: pass the torch.optim.Optimizer that trains the model, or a "
+                "list of them"
             )
         held = {id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]}
         if held.isdisjoint(map(id, of_model)):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.errors import CutError, a_type, printable
 from modulekg_widgets.engine.identity.walk import Walk
 from modulekg_widgets.engine.pruning.cut.derived_state import DerivedState, recompute_buffers
 from modulekg_widgets.engine.pruning.cut.edits import (
@@ -377,8 +377,7 @@ def _shallow_copy(holder: object) -> object:
             raise TypeError("its copy is the same object")
     except Exception as error:
         raise CutError(
-            f"a {printable(type(holder).__name__)}, whose sizes the plan changes, cannot be copied: "
-            f"{printable(str(error))}"
+            f"{a_type(holder)}, whose sizes the plan changes, cannot be copied: {printable(str(error))}"
         ) from error
     return new
 

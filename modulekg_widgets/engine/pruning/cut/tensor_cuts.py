@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from modulekg_widgets.engine.axes.cut_analysis import position_mask
-from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.errors import CutError, a_type, printable
 from modulekg_widgets.engine.pruning.cut.edits import TensorEdit, check_sliceable
 from modulekg_widgets.engine.pruning.cut.transaction import Write, attribute_write, commit, describe_tensor
 
@@ -268,7 +268,7 @@ def _restoring_writes(
 def _unnamed_edit(tensor: torch.Tensor, index: Iterable[int], dim: int) -> TensorEdit:
     """The edit of an unnamed tensor."""
     if not isinstance(tensor, torch.Tensor):
-        raise CutError(f"got a {printable(type(tensor).__name__)}: pass a tensor")
+        raise CutError(f"got {a_type(tensor)}: pass a tensor")
     check_sliceable(UNNAMED, tensor)
     if tensor.grad_fn is not None:
         raise CutError("the tensor is the result of a computation, which knows its shape: pass tensor.detach()")

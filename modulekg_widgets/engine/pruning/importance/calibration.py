@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from modulekg_widgets.engine.axes.axis import Axes
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, a_type, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.importance.gates import Gates
 from modulekg_widgets.engine.torch_runtime.decompose import AttentionSlowPath, MathAttention
@@ -319,7 +319,7 @@ def _parameter_pairs(leaves: Mapping[DataNode, Tensor], gradients: Iterable[Tens
 def checked_loss(value: object, which: str) -> Tensor:
     """The loss as a scalar that depends on the parameters; raises `CutError` otherwise."""
     if not isinstance(value, Tensor):
-        raise CutError(f"the loss returned a {printable(type(value).__name__)}: return a tensor of one number")
+        raise CutError(f"the loss returned {a_type(value)}: return a tensor of one number")
     finite_loss(value, which)
     if not value.requires_grad:
         raise CutError("the loss does not depend on the parameters: compute it from the output, without detach")
@@ -333,9 +333,7 @@ def finite_loss(value: Any, which: str) -> float:
     try:
         number = float(value.detach() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise CutError(
-            f"the loss returned a {printable(type(value).__name__)}: return one number, as its mean"
-        ) from error
+        raise CutError(f"the loss returned {a_type(value)}: return one number, as its mean") from error
     if not math.isfinite(number):
         raise CutError(
             f"the loss of {which} is {number}: look for NaN or infinity in its inputs, its target and the weights"
@@ -356,7 +354,7 @@ def inputs_and_target(batch: object, graph: Dataflow, loss: Loss) -> tuple[Call,
     if wanted < 2:
         return model_inputs(batch, graph.call), NO_TARGET
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        what = f"{len(batch)} items" if isinstance(batch, tuple | list) else f"a {printable(type(batch).__name__)}"
+        what = f"{len(batch)} items" if isinstance(batch, tuple | list) else a_type(batch)
         raise CutError(
             f"the loss takes an output and a target, so batches are pairs (inputs, target), got {what}; "
             "pass several inputs as ((first, second), target)"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.terms.algebra import ATOM, Term, find
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, a_type, printable
 from modulekg_widgets.engine.pruning.importance.calibration import weights_with_data
 from modulekg_widgets.engine.pruning.importance.importance import Criterion, Group, criteria
 from modulekg_widgets.engine.pruning.importance.index_sums import Vector
@@ -39,7 +39,7 @@ def score(axes: Axes, terms: Sequence[Term], importance: object) -> dict[Term, V
     except Exception as error:  # whatever a user's class raises
         raise CutError(f"importance {name} stopped: {_message(error)}") from error
     if not isinstance(scores, Mapping):
-        raise CutError(f"importance {name} gave a {printable(type(scores).__name__)}: return a dict by atom")
+        raise CutError(f"importance {name} gave {a_type(scores)}: return a dict by atom")
     missing = next((term for term in every if term not in scores), None)
     if missing is not None:
         raise CutError(f"importance {name} gave nothing for axis {printable(axes.of(missing).name)!r}")

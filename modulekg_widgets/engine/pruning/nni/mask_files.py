@@ -19,7 +19,7 @@ import torch
 from modulekg_widgets.engine.axes.axis import Axes
 from modulekg_widgets.engine.axes.graph import DataflowGraph
 from modulekg_widgets.engine.axes.inference.layers import Layers
-from modulekg_widgets.engine.errors import CutError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import CutError, UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.pruning.nni.weight_channels import Side, WeightChannels
 from modulekg_widgets.engine.torch_runtime.modules import module_state
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, PARAMETERS
@@ -192,9 +192,7 @@ def axes_of_graph(axes: Axes | DataflowGraph) -> Axes:
     """The axes of a graph, or the axes themselves."""
     every = axes.axes if isinstance(axes, DataflowGraph) else axes
     if not isinstance(every, Axes):
-        raise CutError(
-            f"masks are read against the graph of mk.trace(model, args), got a {printable(type(axes).__name__)}"
-        )
+        raise CutError(f"masks are read against the graph of mk.trace(model, args), got {a_type(axes)}")
     return every
 
 
@@ -311,27 +309,23 @@ def load_masks(path: str | os.PathLike[str], most: int = BYTES_OVERHEAD) -> Mask
 def _entries(source: object) -> Iterator[tuple[str, list[tuple[str, Tensor]]]]:
     """The masks by layer and target, without those that are None."""
     if not isinstance(source, Mapping):
-        raise CutError(f"{LAYOUT_HINT}; got a {printable(type(source).__name__)}")
+        raise CutError(f"{LAYOUT_HINT}; got {a_type(source)}")
     if not source:
         raise CutError(f"the masks name no layer: {LAYOUT_HINT}")
     for path, targets in source.items():
         if not isinstance(path, str):
-            raise CutError(f"{LAYOUT_HINT}; a layer is named by text, got a {printable(type(path).__name__)}")
+            raise CutError(f"{LAYOUT_HINT}; a layer is named by text, got {a_type(path)}")
         if not isinstance(targets, Mapping):
-            raise CutError(f"{LAYOUT_HINT}; under {printable(path)!r} stands a {printable(type(targets).__name__)}")
+            raise CutError(f"{LAYOUT_HINT}; under {printable(path)!r} stands {a_type(targets)}")
         named = []
         for target, mask in targets.items():
             if not isinstance(target, str):
-                raise CutError(
-                    f"{LAYOUT_HINT}; {printable(path)!r} has a target that is a {printable(type(target).__name__)}"
-                )
+                raise CutError(f"{LAYOUT_HINT}; {printable(path)!r} has a target that is {a_type(target)}")
             if mask is None:
                 continue
             if not isinstance(mask, Tensor):
                 where = printable(f"{path}.{target}")
-                raise CutError(
-                    f"{LAYOUT_HINT}; the mask of {where!r} is a {printable(type(mask).__name__)}, not a tensor"
-                )
+                raise CutError(f"{LAYOUT_HINT}; the mask of {where!r} is {a_type(mask)}, not a tensor")
             named.append((target, mask))
         yield path, named
 

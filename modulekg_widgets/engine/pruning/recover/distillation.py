@@ -30,7 +30,7 @@ from modulekg_widgets.engine.axes.cut_analysis import KeepMasks, resolve
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.axes.terms.algebra import atoms
 from modulekg_widgets.engine.axes.terms.term_positions import keep_mask
-from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import CutError, TraceError, UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.edits import Edits
 from modulekg_widgets.engine.pruning.cut.receipt import Receipt, Samples, sample_entries
@@ -252,7 +252,7 @@ class Distillation:
             a loss that is not finite.
         """
         if not isinstance(student, nn.Module):
-            raise CutError(f"the student is a {printable(type(student).__name__)}: pass distill(the cut model, batch)")
+            raise CutError(f"the student is {a_type(student)}: pass distill(the cut model, batch)")
         args, kwargs = call = model_inputs(batch, self._call)
         check_samples(call, "the batch")
         if self._positions is None:
@@ -420,7 +420,7 @@ def _mean_comparison(compare: Callable[[Tensor, Tensor], Tensor], ours: list[Ten
 def _as_scalar(value: object) -> Tensor:
     """The result of the user's function as a scalar."""
     if not isinstance(value, Tensor) or value.numel() != 1:
-        what = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {printable(type(value).__name__)}"
+        what = f"the shape {list(value.shape)}" if isinstance(value, Tensor) else a_type(value)
         raise CutError(f"outputs= returned {what}: return a tensor of one number, as a mean")
     return value.reshape(())
 
@@ -468,9 +468,9 @@ def _log_ratio(one: Tensor, other: Tensor) -> Tensor:
 
 def _check_arguments(teacher: object, receipt: object, temperature: object, weight: object, outputs: object) -> None:
     if not isinstance(teacher, nn.Module):
-        raise CutError(f"the teacher is a {printable(type(teacher).__name__)}: pass the uncut nn.Module")
+        raise CutError(f"the teacher is {a_type(teacher)}: pass the uncut nn.Module")
     if receipt is not None and not isinstance(receipt, Receipt):
-        raise CutError(f"the receipt is a {printable(type(receipt).__name__)}: pass what plan.cut(model) gave")
+        raise CutError(f"the receipt is {a_type(receipt)}: pass what plan.cut(model) gave")
     if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
         raise CutError(f"temperature={printable(repr(temperature))}: give a number above 0")
     if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):

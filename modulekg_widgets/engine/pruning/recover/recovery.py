@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, printable
+from modulekg_widgets.engine.errors import CutError, a_type, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.pruning.cut.copy_cuts import CopyTarget, checked_copies, tensors_by_model_name
 from modulekg_widgets.engine.pruning.cut.cut import cut
@@ -48,7 +48,7 @@ def cut_and_recover(
     for name, value in (("compensate", compensate), ("undo", undo)):
         if not isinstance(value, bool):
             what = ": pass batches as recalibrate=…, and compensate=True" if name == "compensate" else ""
-            raise CutError(f"{name}= is a {printable(type(value).__name__)}, and True or False is asked for{what}")
+            raise CutError(f"{name}= is {a_type(value)}, and True or False is asked for{what}")
     if edits.tensors or edits.removal:
         refuse_resizing(model)  # before batches run
     model = unwrap_model(model)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, ModuleKGError, printable
+from modulekg_widgets.engine.errors import CutError, ModuleKGError, a_type, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.operators.signature import signature_of
 from modulekg_widgets.engine.pruning.cut.derived_state import recomputed_values
@@ -73,9 +73,7 @@ class Batches:
     def __init__(self, model: nn.Module, source: object, traced: TracedCall, once: bool) -> None:
         check_batches(source)
         if isinstance(source, str | nn.Module) or not isinstance(source, Iterable):
-            raise CutError(
-                f"recalibrate= is a {printable(type(source).__name__)}: pass a list of batches or a DataLoader"
-            )
+            raise CutError(f"recalibrate= is {a_type(source)}: pass a list of batches or a DataLoader")
         self._source = source
         self._call = (traced.args, traced.kwargs)
         self._name = printable(type(model).__name__)

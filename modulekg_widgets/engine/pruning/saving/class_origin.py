@@ -14,7 +14,7 @@ from typing import TypedDict, TypeGuard
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import ModelFolderError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import nominal_class
 from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.edits import SizeValue
@@ -67,7 +67,7 @@ class ClassOrigin:
         assert isinstance(positional, list)
         module = self.classes[node["class"]](*positional, **arguments)
         if not isinstance(module, nn.Module):
-            raise ModelFolderError(f"{printable(node['class'])} gave a {printable(type(module).__name__)}, no module")
+            raise ModelFolderError(f"{printable(node['class'])} gave {a_type(module)}, no module")
         return module
 
 
@@ -81,9 +81,7 @@ def class_origins(
     if arguments is not None or builder is not None:
         made_by = nominal_class(model) if builder is None else builder
         if not callable(made_by):
-            raise ModelFolderError(
-                f"builder= is a {printable(type(made_by).__name__)}: pass the function that builds it"
-            )
+            raise ModelFolderError(f"builder= is {a_type(made_by)}: pass the function that builds it")
         yield ClassOrigin(
             {"class": _importable(made_by), "arguments": checked_arguments(arguments)}, {import_path(made_by): made_by}
         )

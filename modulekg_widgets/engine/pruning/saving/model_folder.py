@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.errors import ModelFolderError, a_type, printable
 from modulekg_widgets.engine.json_types import JsonValue
 from modulekg_widgets.engine.safe_files import atomic_writer, parse_json, read_bounded
 
@@ -40,7 +40,7 @@ Writer = Callable[[IO[bytes]], object]
 def checked_folder(folder: object) -> str:
     """The absolute path of a folder; raises `ModelFolderError` for anything else."""
     if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
-        raise ModelFolderError(f"a model is saved in a folder, got a {printable(type(folder).__name__)}: pass its path")
+        raise ModelFolderError(f"a model is saved in a folder, got {a_type(folder)}: pass its path")
     path = os.fspath(folder)
     if not path or "\0" in path:
         raise ModelFolderError(f"{printable(path)!r} is not a path of a folder")

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from torch import nn
 
-from modulekg_widgets.engine.errors import ModelFolderError, printable
+from modulekg_widgets.engine.errors import ModelFolderError, a_type
 from modulekg_widgets.engine.json_types import JsonObject, JsonValue
 from modulekg_widgets.engine.pruning.cut.edits import Edits, SizeValue
 
@@ -43,9 +43,7 @@ def trusted_classes(classes: Sequence[object]) -> TrustedClasses:
     by_path: dict[str, Builder] = {}
     for each in classes:
         if not callable(each):
-            raise ModelFolderError(
-                f"classes= has a {printable(type(each).__name__)}: pass classes, or functions that build a model"
-            )
+            raise ModelFolderError(f"classes= has {a_type(each)}: pass classes, or functions that build a model")
         by_path[import_path(each)] = each
     return by_path
 

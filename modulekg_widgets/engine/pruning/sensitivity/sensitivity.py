@@ -14,7 +14,7 @@ from modulekg_widgets.engine.axes.axis import Axes, Axis
 from modulekg_widgets.engine.axes.cut_analysis import KeepMasks
 from modulekg_widgets.engine.axes.graph import DataflowGraph, trace
 from modulekg_widgets.engine.axes.terms.algebra import Term
-from modulekg_widgets.engine.errors import CutError, TraceError, printable
+from modulekg_widgets.engine.errors import CutError, TraceError, a_type, printable
 from modulekg_widgets.engine.pruning.importance.calibration import (
     NO_TARGET,
     Call,
@@ -140,7 +140,7 @@ def trace_batches(
     """Each batch with a trace in its shapes."""
     check_batches(batches)
     if not isinstance(batches, Iterable):
-        raise CutError(f"batches= is a {printable(type(batches).__name__)}: pass a list of batches or a DataLoader")
+        raise CutError(f"batches= is {a_type(batches)}: pass a list of batches or a DataLoader")
     # one that left the mode to the model may be of a pass in train mode
     known: dict[object, DataflowGraph] = {_shapes(graph, graph.call): graph} if graph.training is False else {}
     for number, batch in enumerate(with_isolated_rng(batches)):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.errors import RewritingError, a_type, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.keywords import explain_keywords
 from modulekg_widgets.engine.rewriting.recipes.quantization_chains import (
@@ -324,7 +324,7 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise RewritingError(f"evaluate returned a {printable(type(value).__name__)}: let it give one number") from None
+        raise RewritingError(f"evaluate returned {a_type(value)}: let it give one number") from None
 
 
 def _checked_bits(bits: int) -> int:

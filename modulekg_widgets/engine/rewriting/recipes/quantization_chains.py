@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import nn
 
 from modulekg_widgets.engine.adapters import NORMS
-from modulekg_widgets.engine.errors import RewritingError, printable
+from modulekg_widgets.engine.errors import RewritingError, a_type, printable
 from modulekg_widgets.engine.operators.arguments import OperatorCall
 from modulekg_widgets.engine.operators.signature import base_name
 from modulekg_widgets.engine.operators.traits import traits_of
@@ -81,7 +81,7 @@ def named_chains(
     Raises `UnknownPathError` and `RewritingError`.
     """
     if not isinstance(names, Iterable):
-        raise RewritingError(f"chains is a {printable(type(names).__name__)}: pass a list of lists of names, or None")
+        raise RewritingError(f"chains is {a_type(names)}: pass a list of lists of names, or None")
     chains: list[QuantizationChain] = []
     taken: set[int] = set()
     for chain in names:

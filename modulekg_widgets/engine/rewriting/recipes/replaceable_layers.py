@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from modulekg_widgets.engine.adapters import CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
-from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import RewritingError, UnknownPathError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import Walk, walk
 from modulekg_widgets.engine.rewriting.function_modules.recording import inactive_hint
 from modulekg_widgets.engine.rewriting.select import plain_name
@@ -51,7 +51,7 @@ class ReplaceableLayers:
         """Returns the reason why the module cannot be rebuilt as one of `classes`; else an empty text."""
         cls = torch_class(module, classes)
         if cls is None:
-            return f"it is a {printable(type(module).__name__)}"
+            return f"it is {a_type(module)}"
         if is_parametrized(module):
             return "it is parametrised: call torch.nn.utils.parametrize.remove_parametrizations first"
         if not runs_as(module, cls):
@@ -78,7 +78,7 @@ class ReplaceableLayers:
             if tensor is None:
                 continue
             if type(tensor) is not nn.Parameter or type(tensor.data) is not torch.Tensor:
-                return f"its {name} is a {printable(type(tensor).__name__)}"
+                return f"its {name} is {a_type(tensor)}"
             if not tensor.dtype.is_floating_point:
                 return f"its {name} is {str(tensor.dtype).removeprefix('torch.')}"
             if len(self._holders[id(tensor)]) > 1:
@@ -132,7 +132,7 @@ def clone_module(module: nn.Module, cls: type[nn.Module] | None = None) -> Any:
 def modules_by_name(model: nn.Module, names: Iterable[str] | str, layers: ReplaceableLayers) -> dict[str, nn.Module]:
     """The modules of these names; raises `UnknownPathError` for a name that none has."""
     if not isinstance(names, Iterable):
-        raise RewritingError(f"names is a {printable(type(names).__name__)}: pass a name, a list of names or None")
+        raise RewritingError(f"names is {a_type(names)}: pass a name, a list of names or None")
     found: dict[str, nn.Module] = {}
     for name in [names] if isinstance(names, str) else names:
         path = plain_name(layers.walk.modules[0], name)

@@ -156,17 +156,72 @@ def chart(runs: Sequence[Run], shown: ChartOptions) -> tuple[str, list[ChartLine
     if shown.view == "histogram" and not shown.metric:
         metric = next((s.metric for s in catalog.series if s.form == HISTOGRAM), "")
         return metric, [], "", False
-    chosen = chosen_series(catalog, found, metric, shown)[:MAX_LINES]
+    of_layers = {series.metric for series in catalog.series if series.module}
+    logged = dict.fromkeys(s.metric for s in catalog.series if s.form != HISTOGRAM and s.metric not in of_layers)
+    drawn = losses_with(logged, metric) if metric in logged else [metric]
+    chosen = [number for name in drawn for number in chosen_series(catalog, found, name, shown)][:MAX_LINES]
     is_log = bool(shown.log_scale)
-    if shown.log_scale is None and len({catalog.series[number].module for number in chosen}) > 1:
-        is_log = spans_decades(np.concatenate([found[number][1] for number in chosen]))
+    is_of_losses = metric in logged and is_loss(metric)
+    if shown.log_scale is None and (is_of_losses or len({catalog.series[number].module for number in chosen}) > 1):
+        values = np.concatenate([found[number][1] for number in chosen] or [np.empty(0)])
+        is_log = spans_decades(values) and not (is_of_losses and bool((values == 0).any()))
     lines = [
         _line(_name(catalog.series[number], runs, chosen), *found[number], shown.window, is_log) for number in chosen
     ]
-    return metric, lines, "" if complete else "the beginning of a long training", is_log
+    notes = [] if complete else ["the beginning of a long training"]
+    if is_of_losses:
+        notes += [text for n in chosen if (text := _broken_text(catalog.series[n].metric, *found[n]))]
+    return metric, lines, "; ".join([*notes, *(["log scale"] if is_log else [])]), is_log
 
 
-LOSS = re.compile(r"loss(?:es)?(?![a-z])", re.IGNORECASE)  # "train_loss", not "LossSpike"
+def _broken_text(name: str, steps: np.ndarray, values: np.ndarray) -> str:
+    """Returns since when a loss is not finite; "" if its last value is."""
+    finite = np.flatnonzero(np.isfinite(values))
+    first = int(finite[-1]) + 1 if len(finite) else 0
+    if first >= len(values):
+        return ""
+    what = "NaN" if np.isnan(values[first:]).all() else "NaN or infinite"
+    return f"{one_line(name)} is {what} since step {steps[first]:.0f}"
+
+
+# the rules of js/src/core/metrics/data/logged_losses.ts; tests/views/loss_names.json holds both to them
+VALIDATION = {"val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "heldout"}
+TRAINING = {"train", "training"}
+AVERAGES = {"step", "epoch", "batch", "avg", "average", "mean", "smoothed", "running", "total"}
+LOSS = re.compile(r"nlls?|ce|bce|xent|crossentropy|.*loss(?:es)?")
+JOINED = re.compile(r"^(train|val|valid|eval|test|dev)(?=loss)")  # "valloss" is two words
+OF_LOSSES = re.compile(
+    "scales?|scaler|scaling|weights?|weighting|spikes?|ratio|coef|coeff|coefficient|factor|counts?|threshold"
+)
+
+
+def _words_of(name: str) -> list[str]:
+    """Words of a name in lower case: "trainLoss", "Loss/train" and "train_loss" have the same two."""
+    parts = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", re.sub(r"([a-z\d])([A-Z])", r"\1 \2", name)).lower()
+    parts = re.sub("held[^a-z]*out", "heldout", re.sub("cross[^a-z]*entropy", "crossentropy", parts))
+    return [part for word in re.split(r"[^a-z\d]+", parts) for part in JOINED.sub(r"\1 ", word).split()]
+
+
+def is_loss(name: str) -> bool:
+    """True if a logged number of this name is a loss: "train_loss" or "NLL", not "LossSpike" or "loss_scale"."""
+    words = _words_of(name)
+    at = next((at for at, word in enumerate(words) if LOSS.fullmatch(word)), None)
+    return at is not None and not any(OF_LOSSES.fullmatch(word) for word in words[at + 1 :])
+
+
+def loss_order(name: str) -> tuple[bool, int]:
+    """Key that sorts losses: of training before those of validation, short names first."""
+    return not VALIDATION.isdisjoint(_words_of(name)), len(name)
+
+
+def losses_with(logged: Iterable[str], metric: str) -> list[str]:
+    """Returns the losses that one chart shows with `metric`: of the same subject; `metric` alone for no loss."""
+
+    def subject(name: str) -> list[str]:
+        return sorted(word for word in _words_of(name) if word not in VALIDATION | TRAINING | AVERAGES)
+
+    same = [name for name in logged if is_loss(name) and subject(name) == subject(metric)]
+    return sorted(same, key=loss_order) if metric in same else [metric]
 
 
 def first_metric(series: Iterable[Series]) -> str:
@@ -175,7 +230,7 @@ def first_metric(series: Iterable[Series]) -> str:
     names = dict.fromkeys(one.metric for one in numbers)
     of_layers = {one.metric for one in numbers if one.module}
     logged = [name for name in names if name not in of_layers]
-    losses = sorted(filter(LOSS.search, logged), key=len)
+    losses = sorted(filter(is_loss, logged), key=loss_order)
     return next(iter([*losses, *logged, *names]), "")
 
 

@@ -43,6 +43,7 @@ export class MetricData {
   readonly alerts: AlertMark[] = [];
   readonly ended = new Set<number>();
   readonly waiting = new Set<number>(); // runs that have begun and have no value yet
+  isSaved = false; // on a page: nothing more will come
   structure = 0; // counts the changes of the catalog
   revision = 0; // counts all changes
   taken = 0; // counts all values
@@ -101,6 +102,7 @@ export class MetricData {
   apply(update: Update): void {
     this.revision += 1;
     if (update.reset) this.clear();
+    this.isSaved = update.saved;
     this.addEntries(update.catalog);
     this.addPoints(update.points);
     for (const series of update.points.series) this.ended.delete(this.entries[series]?.run ?? -1); // it was started again

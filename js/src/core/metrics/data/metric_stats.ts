@@ -28,6 +28,9 @@ export interface MetricStats {
 interface Decades {
   readonly core: number; // between the 2nd and the 98th percentile of the positive values
   readonly all: number; // between the least and the greatest positive value
+  readonly least: number; // positive value
+  readonly greatest: number;
+  readonly hasZero: boolean;
 }
 
 const BUCKETS = 32; // stretches of steps; of each the least and the greatest value count
@@ -105,8 +108,10 @@ function groups(series: readonly SampledSeries[]): number[][] {
 function decadesOf({ lows, highs }: Buckets): Decades | null {
   let least = Infinity;
   let greatest = 0;
+  let hasZero = false;
   for (let at = 0; at < lows.length; at += 1) {
     if (lows[at] < 0) return null;
+    hasZero ||= lows[at] === 0;
     if (lows[at] > 0 && lows[at] < least) least = lows[at];
     if (highs[at] > 0 && highs[at] < least) least = highs[at];
     if (highs[at] > greatest) greatest = highs[at];
@@ -118,7 +123,7 @@ function decadesOf({ lows, highs }: Buckets): Decades | null {
     for (const value of [lows[at], highs[at]]) if (value > 0) sample.push(value);
   const sorted = new Float64Array(sample).sort();
   const core = sorted.length ? log10(quantile(sorted, 0.98)) - log10(quantile(sorted, 0.02)) : 0;
-  return { core, all: log10(greatest) - log10(least) };
+  return { core, all: log10(greatest) - log10(least), least, greatest, hasZero };
 }
 
 function rankModules(

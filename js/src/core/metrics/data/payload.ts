@@ -71,6 +71,7 @@ const UpdateSchema = parts({
   histograms: section({ series: counts, steps: v.nullish(list(isFiniteNumber), []), bins: counts }),
   alerts: section({ from, entries: v.optional(list(isAlert), []) }),
   ended: counts,
+  saved: v.optional(v.unknown()), // on a page, which gets no other message
   waiting: counts // runs that have begun and have no value yet
 });
 
@@ -104,6 +105,7 @@ function decode(content: unknown, buffers: unknown) {
   return {
     ...update,
     reset: update.reset === true,
+    saved: update.saved === true,
     points: { ...points, numbers: pairs },
     histograms: { ...histograms, numbers: bins }
   };

@@ -274,10 +274,26 @@ describe("isLogarithmic", () => {
     expect([scale(value), scale(value, { view: "heatmap" })]).toEqual([lines, colors]);
   });
 
-  it("is what was chosen, and linear for one line alone", () => {
+  it("is what was chosen, and linear for one line alone that is no loss", () => {
     expect(scale(() => 1, { logScale: true })).toBe(true);
     expect(scale(layer => 10 ** layer, { logScale: false })).toBe(false);
-    const loss = dataOf(numbers("loss", [""]), { points: [[0, series(9, step => 10 ** -step)]] });
-    expect(isLogarithmic(loss, storeOf({}))).toBe(false);
+    const rate = dataOf(numbers("lr", [""]), { points: [[0, series(9, step => 10 ** -step)]] });
+    expect(isLogarithmic(rate, storeOf({}))).toBe(false);
+  });
+
+  it.each<[string, (step: number) => number, (step: number) => number, boolean]>([
+    ["together span more than two decades", step => 10 ** -step, () => 1, true],
+    ["span more than two decades between them", () => 1e-3, () => 1, true],
+    ["span two decades", step => 10 ** (-step / 4), () => 1, false],
+    ["reach zero", step => (step === 8 ? 0 : 10 ** -step), () => 1, false],
+    ["become negative", step => 4 - step, () => 1e-3, false]
+  ])("of losses that %s", (_, train, val, expected) => {
+    const losses = dataOf([...numbers("loss", [""]), ...numbers("val_loss", [""])], {
+      points: [
+        [0, series(9, train)],
+        [1, series(9, val)]
+      ]
+    });
+    expect(isLogarithmic(losses, storeOf({}))).toBe(expected);
   });
 });

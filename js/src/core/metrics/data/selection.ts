@@ -2,6 +2,7 @@
 
 import type { Entry, Kind, MetricData } from "./metric_data";
 import { linesOf, type PanelReader, type PanelView, type Phase } from "../base/state";
+import { compareLosses, isLoss, lossesWith } from "./logged_losses";
 import { layeredMetric, metricStats, type ModuleRank, type MetricStats } from "./metric_stats";
 import { stepText, valueText } from "../base/value_axis";
 import * as words from "../../words/metrics";
@@ -11,6 +12,7 @@ export interface SelectedSeries {
   readonly entry: Entry;
   readonly label: string;
   readonly suffix: string; // the end of the label: what tells the series of one module apart
+  readonly logged: string; // its name, where it is drawn with other logged numbers; else ""
 }
 
 /** How many modules are drawn when none is ticked: as many as are seen at once. */
@@ -21,24 +23,35 @@ export function kindOf(view: PanelView): Kind {
   return view === "histogram" ? "histograms" : "numbers";
 }
 
-const LOSS = /loss(?:es)?(?![a-z])/i; // a name that ends so, or goes on with another sign: "train_loss", not "LossSpike"
-
 /** What a metric's place among the others depends on. */
 function placeOf(data: MetricData, metric: string): number {
   const index = data.index("numbers", metric);
   if (!index?.series.some(series => data.line(series)?.length)) return 3;
   if (hasLayers(data, metric)) return 2;
-  return LOSS.test(metric) ? 0 : 1;
+  return isLoss(metric) ? 0 : 1;
 }
 
 /**
- * The metrics of numbers: first what is logged for the whole run, of this what is called a loss, the shortest name first;
- * then those of modules, in the order in which they came.
+ * The metrics of numbers: first what is logged for the whole run, of this the losses, that of the training first; then
+ * those of modules, in the order in which they came.
  */
 export function orderedMetrics(data: MetricData): string[] {
   const places = data.metrics("numbers").map(metric => ({ metric, place: placeOf(data, metric) }));
-  const length = ({ metric, place }: { metric: string; place: number }) => (place ? 0 : metric.length);
-  return places.sort((a, b) => a.place - b.place || length(a) - length(b)).map(({ metric }) => metric);
+  const compare = (a: (typeof places)[number], b: (typeof places)[number]) =>
+    a.place - b.place || (a.place ? 0 : compareLosses(a.metric, b.metric));
+  return places.sort(compare).map(({ metric }) => metric);
+}
+
+/** The metrics that one chart draws: the chosen one, and with a loss the others of its subject, as of validation. */
+export function visibleMetrics(data: MetricData, store: PanelReader): readonly string[] {
+  const metric = metricOf(data, store);
+  return store.get("view") === "lines" ? lossesWith(data, metric) : [metric];
+}
+
+/** What a chart is called: by its metric, or by what the losses in it are. */
+export function titleOf(data: MetricData, store: PanelReader): string {
+  const drawn = visibleMetrics(data, store);
+  return drawn.length > 1 ? words.LOSSES : (drawn[0] ?? "");
 }
 
 /** The metric that is drawn: the chosen one where the view can show it, else the view's own choice; "" is none, or all. */
@@ -78,16 +91,30 @@ export function hasLayers(data: MetricData, metric: string): boolean {
 const DECADES = 2; // from here on a linear scale shows the greatest values alone
 
 /**
- * Whether values are drawn on a logarithmic scale: as chosen, else where those of several layers are positive and span
- * decades. Colors end at percentiles, so their core counts; lines are drawn up to the last value.
+ * Whether values are drawn on a logarithmic scale: as chosen, else where those of a loss or of several layers are positive
+ * and span decades. Colors end at percentiles, so their core counts; lines are drawn up to the last value.
  */
 export function isLogarithmic(data: MetricData, store: PanelReader): boolean {
   const chosen = store.get("logScale");
   const view = store.get("view");
   if (chosen !== null || view === "histogram") return chosen ?? false;
+  if (view !== "heatmap" && isLoss(metricOf(data, store)) && !hasLayers(data, metricOf(data, store)))
+    return areOverDecades(data, store);
   if (modulesOf(data, store).length < 2) return false;
   const { decades } = metricStats(data, "numbers", metricOf(data, store), phaseOf(data, store), store.get("paused"));
   return decades !== null && decades[view === "heatmap" ? "core" : "all"] >= DECADES;
+}
+
+/** Whether losses that are drawn together are all positive, and the greatest is a hundred times the least. */
+function areOverDecades(data: MetricData, store: PanelReader): boolean {
+  const [phase, isPaused] = [phaseOf(data, store), store.get("paused")];
+  const found = visibleMetrics(data, store)
+    .filter(metric => data.index("numbers", metric)?.series.some(series => data.line(series)?.length))
+    .map(metric => metricStats(data, "numbers", metric, phase, isPaused));
+  const ends = found.flatMap(({ decades }) => (decades && !decades.hasZero ? [decades] : []));
+  const [least, greatest] = [ends.map(one => one.least), ends.map(one => one.greatest)];
+  const isPositive = ends.length === found.length && ends.length > 0;
+  return isPositive && Math.log10(Math.max(...greatest)) - Math.log10(Math.min(...least)) > DECADES;
 }
 
 /** The modules that have the metric, in the order in which they came; of all metrics those that have one of layers. */
@@ -205,10 +232,10 @@ function seriesOf(
   runs: readonly string[],
   modules: ReadonlySet<string>
 ): SelectedSeries[] {
-  const index = data.index(kindOf(store.get("view")), metricOf(data, store));
+  const metrics = visibleMetrics(data, store);
   const phase = phaseOf(data, store);
   const found: { series: number; entry: Entry }[] = [];
-  for (const series of index?.series ?? []) {
+  for (const series of metrics.flatMap(metric => data.index(kindOf(store.get("view")), metric)?.series ?? [])) {
     const entry = data.entries[series];
     if (entry && modules.has(entry.module) && (phase === "both" || entry.phase === phase)) {
       found.push({ series, entry });
@@ -220,7 +247,8 @@ function seriesOf(
   return found.map(({ series, entry }) => {
     const suffix = suffixOf(entry, runs, reused, phases);
     const isLogged = entry.module === "" && !hasLayers(data, entry.metric);
-    return { series, entry, label: (isLogged ? entry.metric : nameOf(entry.module)) + suffix, suffix };
+    const logged = metrics.length > 1 ? entry.metric : "";
+    return { series, entry, label: (isLogged ? entry.metric : nameOf(entry.module)) + suffix, suffix, logged };
   });
 }
 

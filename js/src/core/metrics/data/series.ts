@@ -8,6 +8,7 @@ export class LineData {
   private xs: Float64Array;
   private ys: Float64Array;
   private count = 0;
+  private broken = Infinity;
   readonly limit: number;
 
   constructor(limit: number) {
@@ -39,6 +40,18 @@ export class LineData {
     return this.count ? this.ys[this.count - 1] : Number.NaN;
   }
 
+  /** The first step with a value that is not finite; Infinity without one. */
+  get brokenFrom(): number {
+    return this.broken;
+  }
+
+  /** The first step since which no value was finite, up to the last one; Infinity where the last one is. */
+  get brokenSince(): number {
+    let since = Infinity;
+    for (let i = this.count - 1; i >= 0 && !Number.isFinite(this.ys[i]); i -= 1) since = this.xs[i];
+    return since;
+  }
+
   /** Takes `count` points: their steps stand in `numbers` from `at` on, their values behind them. */
   append(numbers: Float64Array, at: number, count: number): void {
     let ordered = true;
@@ -48,6 +61,8 @@ export class LineData {
       const last = this.count - 1;
       if (last >= 0 && this.xs[last] === step) {
         this.ys[last] = numbers[i + count]; // a later value of a step replaces the one before
+        if (!Number.isFinite(this.ys[last])) this.broken = Math.min(this.broken, step);
+        else if (this.broken === step) this.broken = Infinity;
         continue;
       }
       if (last >= 0 && step < this.xs[last]) ordered = false;
@@ -91,6 +106,7 @@ export class LineData {
     this.xs[this.count] = step;
     this.ys[this.count] = value;
     this.count += 1;
+    if (!Number.isFinite(value) && step < this.broken) this.broken = step;
   }
 
   /** Steps came backwards, as after a restart of the training: in order again, the later value of a step stays. */
@@ -105,6 +121,8 @@ export class LineData {
       this.ys[this.count] = ys[i];
       this.count += 1;
     }
+    const first = this.values.findIndex(value => !Number.isFinite(value));
+    this.broken = first < 0 ? Infinity : this.xs[first];
   }
 }
 

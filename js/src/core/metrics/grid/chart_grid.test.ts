@@ -34,6 +34,11 @@ const training = (): Parts => ({
   points: [...Array(7).keys()].map(i => [i, series(10, step => (step + 1) * 10 ** i)])
 });
 
+const broken = (): Parts => ({
+  ...training(),
+  points: [...(training().points ?? []), [6, [10, 11].map((step): [number, number] => [step, NaN])]]
+});
+
 const grid = (state: Partial<PanelState> = {}, parts: Parts = training(), runs?: readonly string[]) =>
   rendered({ view: "grid", ...state }, parts, runs);
 const cards = () => texts(".mkg-metric-card-title");
@@ -41,9 +46,10 @@ const card = (metric: string) => find(`[data-mkg-metric=${metric}]`);
 const state = () => [find(".mkg-metric-state").textContent, find(".mkg-metric-state").dataset.mkgState];
 
 describe("the charts of all metrics", () => {
-  it("begin with the loss, then what else is logged, then the metrics of modules", async () => {
+  it("begin with the losses in one chart, then what else is logged, then the metrics of modules", async () => {
     await grid();
-    expect(cards()).toEqual(["loss", "val_loss", "lr", "LossSpike", "Norm"]);
+    expect(cards()).toEqual(["Losses", "lr", "LossSpike", "Norm"]);
+    expect(card("loss").querySelectorAll(".mkg-metric-card-key svg line")).toHaveLength(2);
     expect(all(".mkg-is-first").map(one => one.dataset.mkgMetric)).toEqual(["loss"]);
     expect(find(".mkg-metric-title").textContent).toBe("All metrics");
     expect(texts(".mkg-metric-select option")).toEqual(["All metrics", "loss", "val_loss", "lr", "LossSpike", "Norm"]);
@@ -68,8 +74,8 @@ describe("the charts of all metrics", () => {
     await grid({}, { entries: [...entries, ...calls], points: [...points, ...own] });
     const said = (metric: string) =>
       [".mkg-metric-card-value", ".mkg-metric-card-note"].map(part => card(metric).querySelector(part)?.textContent);
-    expect(said("loss")).toEqual(["1e7", ""]);
-    expect(said("Norm")).toEqual(["10 – 1,000", "3 modules · Log scale"]);
+    expect(said("loss")).toEqual(["loss 1e7 val_loss 1e6 ", ""]);
+    expect(said("Norm")).toEqual(["10 – 1,000", "3 modules"]);
     expect(said("Calls")).toEqual(["16 – 17", "1 module · 2 calls"]);
     expect(card("Norm").querySelector("[role=group]")?.getAttribute("aria-label")).toMatch(
       /^Line chart of Norm, 3 lines\./
@@ -84,6 +90,17 @@ describe("the charts of all metrics", () => {
     expect(ticked()).toHaveLength(8);
     page.store.set("modules", modules.slice(0, 9));
     await until(() => expect(find(".mkg-metric-module-count").textContent).toBe("9 selected, 8 of 30 modules shown"));
+  });
+
+  it("count against the choice of all charts where a metric does not have all of these modules", async () => {
+    const modules = Array.from({ length: 30 }, (_, i) => `m${i}`);
+    const entries = [...numbers("Norm", modules), ...numbers("Grad", modules.slice(0, -1))];
+    // the last module is the most unusual one
+    await grid({}, { entries, points: entries.map((_, i) => [i, series(5, () => (i === 29 ? 99 : 10 + (i % 30)))]) });
+    const notes = ["Norm", "Grad"].map(metric => card(metric).querySelector(".mkg-metric-card-note")?.textContent);
+    expect(notes).toEqual(["8 most unusual of 30 modules", "7 of the 8 most unusual modules"]);
+    expect(find(".mkg-metric-own").textContent).toBe("8 most unusual");
+    expect(ticked()).toHaveLength(8);
   });
 
   it("draw the same modules, each in one color, which the list has", async () => {
@@ -150,7 +167,7 @@ describe("the charts of all metrics", () => {
       await grid();
       expect(drawn()).toBe(0);
       expect(all(".mkg-metric-card").every(element => watched.includes(element))).toBe(true);
-      expect([value("lr"), value("loss")]).toEqual(["10,000", "1e7"]);
+      expect([value("lr"), value("loss")]).toEqual(["10,000", "loss 1e7 val_loss 1e6 "]);
       see("loss", true);
       await until(() => expect(drawn()).toBe(1));
       receive({ points: [[3, [[10, 5]]]] }); // of lr, which nobody sees
@@ -158,14 +175,14 @@ describe("the charts of all metrics", () => {
       await new Promise(resolve => setTimeout(resolve, 50));
       expect([drawn(), value("lr")]).toEqual([1, "10,000"]);
       receive({ points: [[6, [[10, 6]]]] });
-      await until(() => expect([drawn(), value("loss")]).toEqual([2, "6"]));
+      await until(() => expect([drawn(), value("loss")]).toEqual([2, "loss 6 val_loss 1e6 "]));
       see("lr", true);
       await until(() => expect([drawn(), value("lr")]).toEqual([3, "5"]));
       see("loss", false);
       receive({ points: [[6, [[11, 7]]]] });
       await until(() => expect(host().dataset.mkgPoints).toBe("73"));
       find(".mkg-metric-csv").click(); // everything as it is
-      await until(() => expect(value("loss")).toBe("7"));
+      await until(() => expect(value("loss")).toBe("loss 7 val_loss 1e6 "));
     } finally {
       draw.mockRestore();
       save.mockRestore();
@@ -218,7 +235,7 @@ describe("the charts of all metrics", () => {
         [7, [[10, 6]]]
       ]
     });
-    await until(() => expect(cards()).toEqual(["loss", "val_loss", "lr", "LossSpike", "Norm", "Late"]));
+    await until(() => expect(cards()).toEqual(["Losses", "lr", "LossSpike", "Norm", "Late"]));
     expect([host().dataset.mkgPoints, host().dataset.mkgLast]).toEqual(["72", "5"]);
   });
 
@@ -245,12 +262,55 @@ describe("the charts of all metrics", () => {
   });
 });
 
+describe("a chart without a line", () => {
+  const message = (metric: string) => card(metric).querySelector<HTMLElement>(".mkg-metric-message");
+
+  it.each<[string, Parts["points"], string]>([
+    ["one value", [[0, [[3, 0.52]]]], "1 value: 0.52"],
+    [
+      "two losses of one value",
+      [
+        [0, [[3, 0.52]]],
+        [1, [[3, 0.6]]]
+      ],
+      "1 value each: 0.52, 0.6"
+    ],
+    ["NaN", [[0, series(5, () => NaN)]], "NaN only"],
+    ["infinities", [[0, series(5, step => (step ? Infinity : NaN))]], "NaN or infinite only"]
+  ])("says that it has %s, and invents no axis", async (_, points, text) => {
+    await grid({}, { entries: [...numbers("loss", [""]), ...numbers("val_loss", [""])], points });
+    expect([message("loss")?.textContent, message("loss")?.hidden]).toEqual([text, false]);
+    receive({
+      points: [
+        [0, [[9, 1]]],
+        [0, [[10, 2]]]
+      ]
+    });
+    await until(() => expect(message("loss")?.hidden).toBe(true));
+  });
+
+  it("says of what is not finite when it began, on top", async () => {
+    await grid({}, broken());
+    const health = find(".mkg-metric-health");
+    expect(health.textContent).toBe("Loss is NaN since step 10. First non-finite: the loss itself at step 10.");
+    expect([health.hidden, health.classList.contains("mkg-is-warning")]).toEqual([false, true]);
+    receive({ points: [[6, [[12, 1]]]] });
+    await until(() => expect(health.textContent).toBe("First non-finite: loss at step 10."));
+    expect([health.classList.contains("mkg-is-warning"), ...state()]).toEqual([false, "Running", "running"]);
+  });
+});
+
 describe("the state of the runs", () => {
   it.each<[string, Parts, readonly string[], [string, string]]>([
     ["nothing has begun", {}, ["x"], ["Not started", "none"]],
     ["a run waits", { waiting: [0] }, ["x"], ["Waiting for the first step", "waiting"]],
     ["values come", training(), ["x"], ["Running", "running"]],
     ["all is over", { ...training(), ended: [0] }, ["x"], ["Ended", "ended"]],
+    ["the loss is NaN", broken(), ["x"], ["Running: loss is NaN", "failing"]],
+    ["the loss was NaN in the end", { ...broken(), ended: [0] }, ["x"], ["Ended: loss is NaN", "failed"]],
+    ["a page was saved", { ...training(), saved: true }, ["x"], ["Saved while running (step 9)", "saved"]],
+    ["one was saved in the end", { ...training(), saved: true, ended: [0] }, ["x"], ["Ended", "ended"]],
+    ["one was saved too soon", { waiting: [0], saved: true }, ["x"], ["Saved before the first step", "saved"]],
     ["a run was over before its first value", { ended: [0] }, ["x"], ["Ended without values", "empty"]],
     ["one of two has values", { ...training(), ended: [0, 1] }, ["x", "y"], ["Ended (1 of 2 runs)", "ended"]],
     ["one of two runs", training(), ["x", "y"], ["Running (1 of 2 runs)", "running"]],
@@ -346,15 +406,18 @@ describe("the names at the ends of lines", () => {
     ]);
     const written: string[] = [];
     const nothing = () => {};
+    const led: number[] = [];
     const ctx = {
       measureText: (text: string) => ({ width: 6 * text.length }),
       fillText: (text: string) => void written.push(text),
       ...{ save: nothing, restore: nothing, setLineDash: nothing, beginPath: nothing, moveTo: nothing },
-      ...{ lineTo: nothing, stroke: nothing }
+      lineTo: (_x: number, y: number) => void led.push(y),
+      ...{ stroke: nothing, arc: nothing, fill: nothing }
     };
     const plot = { ctx, width: 162, bbox: { left: 0, top: 0, width: 100, height: 100 }, valToPos: (y: number) => y };
     paintEndLabels(plot as unknown as uPlot, picture, "10px sans");
     expect(written).toEqual(["…r1.0 +2", "layer2.0"]);
+    expect(led).toEqual([]); // both names stand where their lines end
   });
 
   it("are apart, in order, and between the edges", () => {

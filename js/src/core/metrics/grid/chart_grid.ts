@@ -1,7 +1,7 @@
 // All metrics in small charts: first what is logged as a loss, each with its own scale, the colors those of all. Only charts
 // in sight are made, and only those that have changed are made anew.
 
-import { box, button, el, setAttribute, setRole, setText } from "../../shared/ui/dom";
+import { box, button, el, keyLine, nameParts, setAttribute, setRole, setText } from "../../shared/ui/dom";
 import { isEqual } from "../../shared/base/state_store";
 import { canDraw, fittingRatio, type Picture } from "../../shared/base/canvas";
 import * as words from "../../words/metrics";
@@ -19,6 +19,8 @@ import {
   type Source,
   widened
 } from "../pictures";
+import type { ChartLine } from "../lines/chart_picture";
+import { lossesWith } from "../data/logged_losses";
 import { LineChart } from "../lines/line_chart";
 
 interface GridEvents {
@@ -64,7 +66,7 @@ export class ChartGrid {
   draw(source: Source, wanted = false): readonly LinesRendered[] {
     const before = this.source;
     this.source = source;
-    const metrics = orderedMetrics(source.data).filter(metric => hasPoints(source, metric));
+    const metrics = chartedMetrics(source);
     const cards = metrics.map(metric => this.cardOf(metric));
     if (!isEqual(cards, this.shown)) {
       for (const [metric, card] of this.cards) {
@@ -147,14 +149,23 @@ function sharedChoice({ data, store }: Source): Choice {
   return { modules: isAuto && modules.length ? modules : undefined, isAuto };
 }
 
-/** The colors of modules, and those of runs: one for each in all charts. */
+const CHARTS = { module: "\n", run: "\nruns", metric: "\nlosses" }; // in the book of colors
+
+/** The colors of modules, of runs and of losses: one for each in all charts. */
 function slotsOf({ colors }: Source, cards: readonly Card[]): (lines: ChosenLines) => number[] {
-  const [modules, runs] = [false, true].map(isByRun => {
-    const keys = [...new Set(cards.flatMap(({ lines }) => (lines?.isByRun === isByRun ? lines.keys : [])))];
-    const slots = colors.slotsOf(keys, isByRun ? "\nruns" : "\n");
+  const slotsBy = (colorsBy: ChosenLines["colorsBy"]) => {
+    const keys = [...new Set(cards.flatMap(({ lines }) => (lines?.colorsBy === colorsBy ? lines.keys : [])))];
+    const slots = colors.slotsOf(keys, CHARTS[colorsBy]);
     return new Map(keys.map((key, i) => [key, slots[i]]));
-  });
-  return ({ keys, isByRun }) => keys.map(key => (isByRun ? runs : modules).get(key) ?? 0);
+  };
+  const found = { module: slotsBy("module"), run: slotsBy("run"), metric: slotsBy("metric") };
+  return ({ keys, colorsBy }) => keys.map(key => found[colorsBy].get(key) ?? 0);
+}
+
+/** The metrics with a chart of their own: of losses that are drawn together the first. */
+function chartedMetrics(source: Source): string[] {
+  const found = orderedMetrics(source.data).filter(metric => hasPoints(source, metric));
+  return found.filter(metric => lossesWith(source.data, metric).find(one => found.includes(one)) === metric);
 }
 
 function hasPoints({ data }: Source, metric: string): boolean {
@@ -164,6 +175,7 @@ function hasPoints({ data }: Source, metric: string): boolean {
 class Card {
   readonly element: HTMLElement;
   private readonly title = button("mkg-metric-card-title", "");
+  private readonly name = el("bdi");
   private readonly value = el("span", "mkg-metric-card-value");
   private readonly stage = el("div", "mkg-metric-card-stage");
   private readonly note = el("div", "mkg-metric-card-note mkg-dim");
@@ -177,6 +189,7 @@ class Card {
   private slots: readonly number[] = [];
   private size = "";
   private isAuto = false;
+  private chosen = 0; // modules of all charts
 
   constructor(
     readonly metric: string,
@@ -184,7 +197,7 @@ class Card {
     private readonly store: PanelStore,
     private readonly events: GridEvents
   ) {
-    this.title.append(el("bdi", "", metric));
+    this.title.append(this.name);
     this.title.title = `${metric}\n${words.ENLARGE}`;
     this.title.addEventListener("click", () => events.open(metric));
     const head = box("mkg-metric-card-head", this.title, this.value);
@@ -214,6 +227,7 @@ class Card {
   choose(source: Source, { modules, isAuto }: Choice, choice: string): void {
     const { data, store } = source;
     this.isAuto = isAuto;
+    this.chosen = modules?.length ?? 0;
     const built = `${data.index("numbers", this.metric)?.revision} ${data.alertCount} ${choice}`;
     if (built === this.built && this.source?.theme === source.theme) return;
     this.built = built;
@@ -231,16 +245,32 @@ class Card {
     this.slots = slots;
     const drawn = linePicture(source, own, slots);
     this.drawn = drawn;
-    setText(this.value, valuesText(drawn));
-    const { lines, axis } = drawn.picture;
+    const { lines } = drawn.picture;
+    const isShared = drawn.shown.some(({ logged }) => logged);
+    setText(this.name, isShared ? words.LOSSES : this.metric);
+    if (isShared) this.showKeys(lines);
+    else setText(this.value, valuesText(drawn));
     const counts = hasLayers(source.data, this.metric) ? this.countText(drawn, source) : "";
-    const note = [counts, axis.log ? words.LOG_SCALE : "", ...drawn.remarks].filter(Boolean).join(" · ");
+    const note = [counts, ...drawn.remarks].filter(Boolean).join(" · ");
     setText(this.note, note);
     this.note.title = note;
     this.note.hidden = note === "";
-    setAttribute(this.element, "aria-current", this.store.get("metric") === this.metric ? "true" : null);
-    setAttribute(this.stage, "aria-label", words.lineChart(this.metric, lines.length));
+    const isChosen = lossesWith(source.data, this.metric).includes(this.store.get("metric"));
+    setAttribute(this.element, "aria-current", isChosen ? "true" : null);
+    setAttribute(this.stage, "aria-label", words.lineChart(this.name.textContent ?? "", lines.length));
     return drawn;
+  }
+
+  /** The lines with their names and latest values: several share the chart. */
+  private showKeys(lines: readonly ChartLine[]): void {
+    this.value.replaceChildren(
+      ...lines.flatMap(line => {
+        const key = box("mkg-metric-card-key", ...nameParts(line));
+        key.prepend(keyLine(line.color, line.dash));
+        key.append(" ", el("span", "mkg-metric-card-number", lastText(line, 4)));
+        return [key, " "];
+      })
+    );
   }
 
   paint(): void {
@@ -262,7 +292,7 @@ class Card {
     context.textBaseline = "top";
     context.font = `600 12px ${theme.font}`;
     context.fillStyle = theme.text;
-    write(`${this.metric}  ${this.value.textContent}`, head);
+    write(`${this.name.textContent}  ${this.value.textContent}`, head);
     context.drawImage(canvas, stage.left - origin.left, stage.top - origin.top, stage.width, stage.height);
     context.font = `11px ${theme.font}`;
     context.fillStyle = theme.muted;
@@ -280,14 +310,18 @@ class Card {
   }
 
   private countText({ shown, choice }: LinesRendered, { data, store }: Source): string {
-    if (choice) return choice;
+    if (choice && !this.chosen) return choice;
     const modules = new Set(shown.map(({ entry }) => entry.module)).size;
     const all = modulesOf(data, store).length;
     const calls = callCount(shown);
     if (modules >= all) return words.modulesAndCalls(modules, calls);
+    if (this.isAuto && modules < this.chosen) return words.unusualWithIt(modules, this.chosen, calls);
     return this.isAuto ? words.unusual(modules, all, calls) : words.shownOf(modules, all, calls);
   }
 }
+
+const lastText = ({ data, range }: ChartLine, digits: number) =>
+  range.end > range.start ? shortText(data.values[range.end - 1], digits) : "";
 
 /** The latest value, or from where to where those of several lines reach. */
 function valuesText({ picture: { lines } }: LinesRendered): string {

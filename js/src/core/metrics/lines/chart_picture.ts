@@ -36,6 +36,7 @@ export interface ChartPicture {
   readonly axis: ValueAxis;
   readonly marks: readonly ChartMark[];
   readonly theme: ChartTheme;
+  readonly message: string; // in place of axes, where there is nothing to draw a line of; else ""
 }
 
 export interface Reading {

@@ -7,6 +7,9 @@ import * as words from "../../words/metrics";
 import type { ChartLine, ChartPicture } from "./chart_picture";
 
 const LEAD = 14; // CSS pixels from the end of the line to its name
+const DOT = 2.5; // radius of the dot before a name, in the color of its line
+const MOVED = 3; // CSS pixels from which a name is led to the end of its line
+const DASH = 2;
 const GAP = 4; // after the name
 const PLAIN = 12; // CSS pixels on the right of a chart without names
 const SHARE = 0.38; // of the chart's width that names may take
@@ -55,6 +58,7 @@ function endNames(lines: readonly ChartLine[]): EndName[] {
 interface Place extends EndName {
   readonly line: ChartLine;
   readonly end: number; // device pixels
+  readonly reachesEdge: boolean; // the line does: its last value is finite, and at the last step
   y: number;
 }
 
@@ -65,18 +69,25 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
   const right = bbox.left + bbox.width;
   const room = plot.width * ratio - right - LEAD * ratio;
   ctx.save();
-  ctx.font = font.replace(/^[\d.]+/, size => String(Number(size) * ratio));
+  ctx.font = scaled(font, ratio);
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  ctx.lineWidth = 1.5 * ratio;
-  ctx.setLineDash([]);
-  for (const { line, name, more, end, y } of places) {
-    ctx.strokeStyle = line.color;
+  ctx.lineWidth = ratio;
+  ctx.strokeStyle = picture.theme.axis;
+  ctx.setLineDash([DASH * ratio, DASH * ratio]);
+  const dot = right + (LEAD - 2 - 2 * DOT) * ratio;
+  for (const { line, name, more, end, reachesEdge, y } of places) {
+    // in the color of the line it would look like values after the last one
+    if (reachesEdge && Math.abs(y - end) > MOVED * ratio) {
+      ctx.beginPath();
+      ctx.moveTo(right + ratio, end);
+      ctx.lineTo(dot - DOT * ratio, y);
+      ctx.stroke();
+    }
+    ctx.fillStyle = line.color;
     ctx.beginPath();
-    ctx.moveTo(right + ratio, end);
-    ctx.lineTo(right + 6 * ratio, y);
-    ctx.lineTo(right + (LEAD - 3) * ratio, y);
-    ctx.stroke();
+    ctx.arc(dot, y, DOT * ratio, 0, 2 * Math.PI);
+    ctx.fill();
     ctx.fillStyle = picture.theme.text;
     const fitting = shortened(ctx, name, room - ctx.measureText(more).width);
     ctx.fillText(fitting + more, right + LEAD * ratio, y);
@@ -84,7 +95,11 @@ export function paintEndLabels(plot: uPlot, picture: ChartPicture, font: string)
   ctx.restore();
 }
 
-function lastPlaces(plot: uPlot, { lines, axis }: ChartPicture): Place[] {
+/** A font with its size in device pixels. */
+export const scaled = (font: string, ratio: number): string =>
+  font.replace(/^[\d.]+/, size => String(Number(size) * ratio));
+
+function lastPlaces(plot: uPlot, { lines, axis, span }: ChartPicture): Place[] {
   const named = new Set<string>();
   const names = endNames(lines);
   return lines.flatMap((line, i) => {
@@ -96,7 +111,8 @@ function lastPlaces(plot: uPlot, { lines, axis }: ChartPicture): Place[] {
       const place = axis.plot(data.values[at]);
       if (!Number.isFinite(place)) continue;
       const end = plot.valToPos(place, "y", true);
-      return [{ line, name, more, end, y: end }];
+      const reachesEdge = data.steps[at] >= span[1];
+      return [{ line, name, more, end, reachesEdge, y: end }];
     }
     return [];
   });

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { Debounced, Disposers, el, listen } from "../../shared/ui/dom";
+import { Debounced, Disposers, el, listen, setText } from "../../shared/ui/dom";
 import {
   bindChartKeys,
   type ChartLine,
@@ -20,7 +20,7 @@ import { type ChartTheme, sameTheme } from "../base/chart_theme";
 import { Tooltip } from "../../shared/ui/tooltip";
 import { canDraw, pixelRatio } from "../../shared/base/canvas";
 import { NOT_FINITE_COLOR } from "../../shared/stage/color";
-import { paintEndLabels, labelRoom } from "./end_labels";
+import { labelRoom, paintEndLabels, scaled } from "./end_labels";
 import * as words from "../../words/metrics";
 
 interface ChartEvents {
@@ -44,11 +44,13 @@ const DOT = 2.4;
 const AXIS_FONT = 11;
 const SMALL_FONT = 10;
 const MIN_WIDTH = 80;
+const NAME_ROOM = 15; // CSS pixels above the plot for the name of its scale
 
 export class LineChart {
   private readonly disposers = new Disposers();
   private readonly tip: Tooltip;
   private readonly dots: HTMLElement[] = [];
+  private readonly message = el("div", "mkg-metric-message");
   private plot?: uPlot;
   private flags?: Flags;
   private picture?: ChartPicture;
@@ -67,6 +69,7 @@ export class LineChart {
     host.setAttribute("role", "group");
     this.tip = new Tooltip(small?.tipHost ?? host);
     if (!canDraw()) host.prepend(el("canvas"));
+    host.append(this.message);
     this.disposers.add(
       bindChartKeys(host, {
         picture: () => this.picture,
@@ -98,6 +101,9 @@ export class LineChart {
   draw(picture: ChartPicture): void {
     const before = this.picture;
     this.picture = picture;
+    setText(this.message, picture.message);
+    this.message.hidden = picture.message === "";
+    this.host.classList.toggle("mkg-has-message", picture.message !== "");
     if (!canDraw()) return;
     if (!this.plot || !before || !isSameKind(before, picture)) this.create(picture);
     const { plot } = this;
@@ -147,7 +153,12 @@ export class LineChart {
     return {
       width: Math.max(MIN_WIDTH, this.host.clientWidth),
       height: Math.max(MIN_WIDTH, this.host.clientHeight),
-      padding: this.small ? [8, plot => labelRoom(plot, this.picture, this.font), 0, 0] : [14, 16, 0, 0],
+      padding: [
+        picture.axis.log ? NAME_ROOM + 2 : this.small ? 8 : 14,
+        this.small ? plot => labelRoom(plot, this.picture, this.font) : 16,
+        0,
+        0
+      ],
       legend: { show: false },
       scales: { x: { time: false, auto: false }, y: { auto: false } },
       cursor: {
@@ -190,7 +201,8 @@ export class LineChart {
       ...axisColors(theme, this.font),
       size: this.small ? 22 : 30,
       ...(this.small ? {} : label),
-      splits: (plot, _axis, min, max) => stepTicks(min, max, Math.max(2, plot.bbox.width / pixelRatio() / 90)),
+      splits: (plot, _axis, min, max) =>
+        onlyStep(this.picture) ?? stepTicks(min, max, Math.max(2, plot.bbox.width / pixelRatio() / 90)),
       values: (_plot, ticks) => tickTexts(ticks)
     };
   }
@@ -258,6 +270,7 @@ export class LineChart {
   private drawOver(plot: uPlot): void {
     if (!this.picture) return;
     if (this.small) paintEndLabels(plot, this.picture, this.font);
+    if (this.picture.axis.log) drawScaleName(plot, this.picture.theme, this.font);
     drawMarks(plot, this.picture);
     drawBroken(plot, this.picture);
   }
@@ -386,6 +399,13 @@ function ends({ span, lines }: ChartPicture): uPlot.AlignedData {
   return [[span[0], span[1]], ...lines.map(() => [null, null])];
 }
 
+/** The step of all points, where they have but one: its neighbors on the axis would be invented. */
+function onlyStep(picture?: ChartPicture): number[] | null {
+  const drawn = (picture?.lines ?? []).filter(({ range }) => range.end > range.start);
+  const steps = drawn.flatMap(({ data, range }) => [data.steps[range.start], data.steps[range.end - 1]]);
+  return steps.length && steps.every(step => step === steps[0]) ? [steps[0]] : null;
+}
+
 /** Whether the chart that is there can show the other picture. */
 function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
   const isSame = (one: ChartLine, other: ChartLine | undefined) =>
@@ -407,6 +427,20 @@ function isSameKind(a: ChartPicture, b: ChartPicture): boolean {
 const SIZE = 4; // half of a mark, in CSS pixels
 const MAX_FLAGS = 60;
 const APART = 6; // CSS pixels
+
+/** Says on the value axis that it is logarithmic. */
+function drawScaleName(plot: uPlot, theme: ChartTheme, font: string): void {
+  const { ctx, bbox } = plot;
+  const ratio = pixelRatio();
+  ctx.save();
+  ctx.font = scaled(font, ratio);
+  ctx.textBaseline = "top";
+  ctx.textAlign = "left";
+  ctx.setLineDash([]);
+  ctx.fillStyle = theme.muted;
+  ctx.fillText(words.LOG_AXIS, bbox.left, bbox.top - NAME_ROOM * ratio);
+  ctx.restore();
+}
 
 /** A dashed line down the chart at the step of each alert. */
 function drawMarks(plot: uPlot, { marks, theme, span }: ChartPicture): void {

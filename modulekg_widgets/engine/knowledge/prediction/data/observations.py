@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from modulekg_widgets.engine.errors import UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.knowledge.facts.contents import Contents, DataSetNode, JobNode
 from modulekg_widgets.engine.knowledge.facts.records import ModelRecord
 from modulekg_widgets.engine.knowledge.facts.results import RESULTS, common_unit, normalized_result, results_of
@@ -80,7 +80,7 @@ def observations(contents: Contents, target: str, known: FeatureCache | None = N
     on ImageNet-1K. `known` are the features of models that other targets have asked for.
     """
     if not isinstance(target, str):
-        raise UnknownNameError(f"a target is named by a text, got a {printable(type(target).__name__)}")
+        raise UnknownNameError(f"a target is named by a text, got {a_type(target)}")
     target = canonical_target(target)
     found: list[tuple[JobNode, float, str | None]] = []
     for job in contents.jobs.values():

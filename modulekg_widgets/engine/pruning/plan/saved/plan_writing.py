@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from modulekg_widgets.engine.errors import PlanFileError, printable
+from modulekg_widgets.engine.errors import PlanFileError, a_type, printable
 from modulekg_widgets.engine.pruning.blocks.removal_file import removal_document
 from modulekg_widgets.engine.pruning.cut.edits import Ints, SizeValue
 from modulekg_widgets.engine.safe_files import atomic_writer
@@ -84,5 +84,5 @@ def _json_size(value: SizeValue) -> object:
 def checked_path(path: object) -> Path:
     """The path of a file, given as text or path; raises `PlanFileError` for anything else."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise PlanFileError(f"a plan is named by the path of a file, got a {printable(type(path).__name__)}")
+        raise PlanFileError(f"a plan is named by the path of a file, got {a_type(path)}")
     return Path(path)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from modulekg_widgets.engine.errors import CutError, pluralize, printable
+from modulekg_widgets.engine.errors import CutError, a_type, pluralize, printable
 from modulekg_widgets.engine.pruning.cut.edits import Edits, TensorEdit
 from modulekg_widgets.engine.pruning.cut.optimizer_state import Optimizers
 from modulekg_widgets.engine.pruning.plan.corrections.candidate import Change
@@ -228,7 +228,7 @@ class PruningPlan:
         from modulekg_widgets.engine.tracing.dataflow import Dataflow
 
         if not isinstance(graph, Dataflow):
-            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got a {printable(type(graph).__name__)}")
+            raise CutError(f"plan.flow takes what mk.trace(model, args) gives, got {a_type(graph)}")
         return run_with_edits(graph, self.edits)
 
     @property

@@ -11,7 +11,7 @@ from torch import nn
 from modulekg_widgets.engine.axes.axis import Axis
 from modulekg_widgets.engine.axes.cut_analysis import Cut
 from modulekg_widgets.engine.axes.graph import DataflowGraph
-from modulekg_widgets.engine.errors import CutError, UnknownNameError, closest_match_hint, printable
+from modulekg_widgets.engine.errors import CutError, UnknownNameError, a_type, closest_match_hint, printable
 from modulekg_widgets.engine.identity.walk import walk
 from modulekg_widgets.engine.tracing.unregistered_tensors import named_registered_tensors
 
@@ -144,7 +144,7 @@ def check_model_unchanged(graph: DataflowGraph) -> None:
     for path, node in graph.modules.items():
         before, now = type(node.module).__name__, modules.get(path)
         if type(now) is not type(node.module):
-            what = "is gone" if now is None else f"is a {printable(type(now).__name__)}"
+            what = "is gone" if now is None else f"is {a_type(now)}"
             raise CutError(
                 f"{printable(path) or 'the model'} {what}, at the trace it was a {printable(before)}: trace the "
                 "model again "
