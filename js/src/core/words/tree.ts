@@ -16,6 +16,8 @@ export const help = (byClass: string): string =>
   `Text finds paths and classes.\n${byClass} finds a class.\nparams > 1M, bytes <= 2k compare numbers.\nAll terms must match.`;
 export const classMissing = (example: string): string => `Write a class after “class:”, for example class:${example}.`;
 export const unknownField = (name: string, known: string): string => `No field “${name}”. Fields: ${known}.`;
+export const unknownWord = (word: string, known: string): string => `No search word “${word}”. Use text, ${known}.`;
+export const fieldMissing = (sign: string, known: string): string => `Write a field before “${sign}”: ${known}.`;
 export const numberMissing = (before: string, field: string): string =>
   `Write a number after “${before}”, for example ${field} > 1M.`;
 export const noMatch = (term: string): string => `No module matches “${term}”`;
