@@ -75,7 +75,6 @@ export const VIEW_HELP = {
 
 // Toolbar
 
-export const MORE = "More tools";
 export const TOOLBAR = "View, color and search";
 export const COLOR = "Color";
 export const NO_COLOR = "none";

@@ -3,14 +3,12 @@
 import "../../../../style/toolbar.css";
 import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import {
-  box,
   button,
   el,
   listen,
   option,
   widgetRoot,
   svg,
-  uniqueId,
   nameSpan,
   type IconName,
   Part,
@@ -25,6 +23,7 @@ import { exampleClass, modelSuggestions, search } from "../../shared/search/sear
 import * as words from "../../words/graph";
 import * as treeWords from "../../words/tree";
 import { helpButton } from "./key_help";
+import { ToolMenu } from "../../shared/ui/tool_menu";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
 import type { GraphStore, ViewName } from "../../shared/model/graph_store";
 import { Copier, copyButton } from "../../panel/parts";
@@ -100,38 +99,9 @@ export class Toolbar extends Part {
     const help = helpButton();
     this.disposers.add(listen(help, "click", ask("mkg-help")));
     group.append(...this.flopsButton(), help);
-    return box("mkg-more", this.opener(group), group);
-  }
-
-  /** In a narrow window the buttons are behind this one. */
-  private opener(group: HTMLElement): HTMLElement {
-    const opener = button("mkg-button mkg-more-opener", "⋯", words.MORE);
-    setRole(group, "group", words.MORE);
-    opener.setAttribute("aria-label", words.MORE);
-    opener.setAttribute("aria-controls", (group.id = uniqueId()));
-    const show = (isOpen: boolean) => {
-      opener.setAttribute("aria-expanded", String(isOpen));
-      group.classList.toggle("mkg-is-open", isOpen);
-    };
-    const isOpen = () => opener.getAttribute("aria-expanded") === "true";
-    const outside = ({ target }: Event) => {
-      if (isOpen() && target instanceof Node && !group.parentElement?.contains(target)) show(false);
-    };
-    const left = () => group.parentElement?.matches(":focus-within") || show(false);
-    show(false);
-    document.addEventListener("pointerdown", outside, true);
-    this.disposers.add(
-      () => document.removeEventListener("pointerdown", outside, true),
-      listen(opener, "click", () => show(!isOpen())),
-      listen(this.host, "keydown", event => {
-        if (event.key === "Tab" && isOpen()) setTimeout(left); // once the focus is where it goes
-        if (event.key !== "Escape" || !isOpen()) return;
-        event.stopPropagation();
-        show(false);
-        opener.focus();
-      })
-    );
-    return opener;
+    const menu = new ToolMenu(group);
+    this.disposers.add(() => menu.dispose());
+    return menu.element;
   }
 
   /** Shows FLOPs on the cards, where they are known. */

@@ -1,6 +1,7 @@
 // The toolbar of the editor with its ratio of indices, its status line, and the counters of parameters, FLOPs and bytes.
 
 import {
+  box,
   button,
   Debounced,
   Disposers,
@@ -14,6 +15,7 @@ import {
   field,
   setText
 } from "../../shared/ui/dom";
+import { ToolMenu } from "../../shared/ui/tool_menu";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
@@ -56,11 +58,12 @@ export class MaskToolbar extends Part {
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
     this.ratio = new RatioControl(scene);
     this.disposers.add(() => this.ratio.dispose());
+    const menu = new ToolMenu(box("mkg-mask-tools", field("mkg-mask-field", words.COMPARE, this.scope), this.steps()));
+    this.disposers.add(() => menu.dispose());
     host.append(
-      field("mkg-mask-field", words.IMPORTANCE, this.importance),
-      field("mkg-mask-field", words.COMPARE, this.scope),
+      field("mkg-mask-field mkg-mask-by", words.IMPORTANCE, this.importance),
       this.ratio.element,
-      this.steps(),
+      menu.element,
       this.searchBox()
     );
     this.disposers.add(addWindowButtons(host));
@@ -111,7 +114,7 @@ export class MaskToolbar extends Part {
   }
 
   private searchBox(): HTMLElement {
-    const box = el("div", "mkg-search");
+    const host = el("label", "mkg-search");
     this.input.type = "search";
     this.input.placeholder = words.SEARCH;
     this.input.title = words.FIND_TITLE;
@@ -120,8 +123,8 @@ export class MaskToolbar extends Part {
     this.input.setAttribute("aria-label", words.FIND);
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
-    box.append(icon("search"), this.input, this.count);
-    return box;
+    host.append(icon("search"), this.input, this.count);
+    return host;
   }
 
   private searchKey(event: KeyboardEvent): void {
