@@ -3,7 +3,7 @@
 import * as words from "../words/panel";
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
-import { labelOf, valueOf } from "../shared/stage/color";
+import { titleOf, valueOf } from "../shared/stage/color";
 import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
 import { dataflowOf } from "../shared/model/dataflow";
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../shared/ui/dom";
@@ -145,17 +145,12 @@ export class ModulePanel extends Part {
     addFlops(h, facts, node);
     for (const column of Object.keys(h.payload.columns)) {
       if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow))
-        this.addNumber(
-          facts,
-          node,
-          column,
-          column === "output_bytes" ? words.OUTPUT_SIZE : capital(labelOf(h, column))
-        );
+        this.addNumber(facts, node, column, capital(titleOf(h, column)));
     }
     const colorBy = this.store.get("colorBy");
     if (colorBy === "overlay" || colorBy === "pruned") {
       const shown = valueOf(h, this.store, node);
-      if (shown && shown.value !== null) facts.number(capital(labelOf(h, colorBy)), shown.value, colorBy, shown.note);
+      if (shown && shown.value !== null) facts.number(titleOf(h, colorBy), shown.value, colorBy, shown.note);
     }
     const same = h.column("occurrences")?.[node] ?? 1;
     facts.text(words.OCCURRENCES, same === 1 ? words.ONCE : words.occurrences(exactNumber(same)));

@@ -13,6 +13,7 @@ import {
 } from "../../testing/sample";
 import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
+import { titleOf } from "../shared/stage/color";
 import { ModulePanel } from "./module_panel";
 import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -204,7 +205,7 @@ describe("toolbar", () => {
       "occurrences"
     ]);
     store.set("overlay", { fc: 1 });
-    expect(all(".mkg-color-by option")).toHaveLength(4);
+    expect(texts(".mkg-color-by option")).toEqual(["none", "Parameters", "Occurrences", "Overlay"]);
     const select = one<HTMLSelectElement>(".mkg-color-by select");
     select.value = "overlay";
     select.dispatchEvent(new Event("change"));
@@ -301,13 +302,27 @@ describe("names in the details", () => {
 });
 
 describe("legend", () => {
+  it.each([
+    ["bytes", "Memory"],
+    ["output_bytes", "Output size"],
+    ["mine", "mine of the user"]
+  ])("calls %s %s", (column, title) => {
+    const h = smallNet();
+    Object.assign(h.payload.column_info, {
+      bytes: { label: "bytes", aggregate: "sum" },
+      output_bytes: { label: "bytes of outputs", aggregate: "own" },
+      mine: { label: "mine of the user", aggregate: "own" }
+    });
+    expect(titleOf(h, column)).toBe(title);
+  });
+
   it("names scale, ends, aggregation and what is missing", () => {
     const store = storeOf();
     mount(Legend, smallNet(), store);
     expect(host.hidden).toBe(true);
     store.set("colorBy", "params");
     expect(host.hidden).toBe(false);
-    expect(one(".mkg-legend-title").textContent).toBe("parameters Log color scale");
+    expect(one(".mkg-legend-title").textContent).toBe("Parameters Log color scale");
     expect(texts(".mkg-legend-end")).toEqual(["0", "1.00 M"]);
     expect(one("div.mkg-legend-note").textContent).toBe("Containers show the sum of their children");
     expect(all(".mkg-legend-ramp rect").length).toBeGreaterThan(20);

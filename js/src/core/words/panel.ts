@@ -17,7 +17,6 @@ export const SELECT_MODULE = "Select this module";
 export const PARAMETERS = "Parameters";
 export const OWN_PARAMETERS = "Own parameters";
 export const MEMORY = "Memory";
-export const OUTPUT_SIZE = "Output size";
 export const HELP: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable parameters in this module and everything inside; a shared tensor counts once"],
   ["own_params", "Parameters of this module itself, without those of modules inside"],

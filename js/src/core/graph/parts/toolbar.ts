@@ -1,7 +1,7 @@
 // The toolbar of a graph, its color legend, and the breadcrumb of the selected module.
 
 import "../../../../style/toolbar.css";
-import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
+import { titleOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import {
   button,
   el,
@@ -146,7 +146,7 @@ export class Toolbar extends Part {
       if (Object.keys(this.store.get(given)).length > 0 || chosen === given) columns.push(given);
     }
     this.color.replaceChildren(option("none", words.NO_COLOR));
-    for (const column of new Set(columns)) this.color.append(option(column, labelOf(this.h, column)));
+    for (const column of new Set(columns)) this.color.append(option(column, titleOf(this.h, column)));
     this.color.value = chosen;
   }
 

@@ -50,7 +50,6 @@ export class MaskToolbar extends Part {
     host.classList.add("mkg-mask-toolbar");
     setRole(host, "toolbar", words.TOOLBAR);
     this.importance.dataset.mkgNeedsKernel = "";
-    this.importance.title = words.IMPORTANCE_TITLE;
     this.scope.title = words.COMPARE_TITLE;
     this.importance.setAttribute("aria-label", words.IMPORTANCE);
     this.scope.setAttribute("aria-label", words.COMPARE);
@@ -96,7 +95,11 @@ export class MaskToolbar extends Part {
   private importances(names: readonly string[]): HTMLOptionElement[] {
     const chosen = this.scene.store.get("importance");
     const every = names.includes(chosen) || chosen === "" ? names : [...names, chosen];
-    return every.map(name => option(name, name));
+    return every.map(name => {
+      const element = option(name, name);
+      element.title = words.IMPORTANCES.get(name) ?? "";
+      return element;
+    });
   }
 
   private steps(): HTMLElement {
@@ -140,6 +143,8 @@ export class MaskToolbar extends Part {
   private show(): void {
     const { store, data } = this.scene;
     this.importance.value = store.get("importance");
+    const own = words.IMPORTANCES.get(this.importance.value);
+    this.importance.title = own === undefined ? words.IMPORTANCE_TITLE : `${words.IMPORTANCE_TITLE}\n${own}`;
     this.scope.value = store.get("scope");
     const query = store.get("query");
     if (this.input !== this.input.ownerDocument.activeElement) this.input.value = query;
