@@ -14,6 +14,7 @@ import {
 import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
 import { titleOf } from "../shared/stage/color";
+import { Facts } from "./parts";
 import { ModulePanel } from "./module_panel";
 import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -184,6 +185,19 @@ describe("side panel", () => {
     one(".mkg-focus").click();
     expect(store.get("focus")).toBe(3);
     expect(all(".mkg-focus")).toHaveLength(0);
+  });
+});
+
+describe("facts", () => {
+  it("break after a slash or a dot, never within a word, and fold when they are long", () => {
+    const facts = new Facts();
+    facts.text("Source", "torch/nn/modules/container.py:12");
+    facts.text("Long", "word ".repeat(100));
+    const [source, long] = Array.from(facts.list.querySelectorAll("dd"));
+    const parts = Array.from(source.querySelector("bdi")?.childNodes ?? [], ({ textContent }) => textContent);
+    expect(parts.filter(Boolean)).toEqual(["torch/", "nn/", "modules/", "container.", "py:12"]);
+    expect(long.querySelector("summary")?.textContent).toBe(`${"word ".repeat(24)}…`);
+    expect(long.querySelector("details > bdi")?.textContent).toBe("word ".repeat(100));
   });
 });
 

@@ -5,6 +5,7 @@ import { Hierarchy } from "../shared/model/hierarchy";
 import type { ModelPayload } from "../shared/payload/payload";
 import { ModulePanel } from "./module_panel";
 import type { GraphState, GraphStore } from "../shared/model/graph_store";
+import { shortNumber } from "../shared/base/format";
 import { Toolbar } from "../graph/parts/toolbar";
 import { TraceNotice } from "../graph/parts/notices";
 import { TreeView } from "../tree/tree_view";
@@ -69,6 +70,15 @@ describe("what went in and out of a module", () => {
     expect(facts().FLOPs).toBe("none: not called in this forward pass");
     expect(host.textContent).toContain("not called in this forward pass");
     expect(all(".mkg-traffic")).toEqual([]);
+  });
+
+  it("gives the sum of its children for a list whose children are called one by one", () => {
+    show(payload => void (payload.columns.flops[0] = null), { selected: "" });
+    const { flops } = golden("traced").columns;
+    const children = new Hierarchy(golden("traced")).children(0);
+    const sum = children.reduce((all, child) => all + Number(flops[child] ?? 0), 0);
+    expect(facts().FLOPs).toBe(`${shortNumber(sum)} (sum of children)`);
+    expect(all("dt").find(({ textContent }) => textContent === "FLOPs")?.title).toContain("one by one");
   });
 
   it("lists operators without a formula, and gives no zero for them", () => {

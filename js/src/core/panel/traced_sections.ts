@@ -162,11 +162,24 @@ export function addFlops(h: Hierarchy, facts: Facts, node: number): void {
       words.FLOPS_HELP
     );
   } else if (uncounted.length === 0) {
-    facts.text(words.FLOPS, words.NOT_CALLED);
+    const inside = flopsInside(h, node);
+    if (inside === null) facts.text(words.FLOPS, words.NOT_CALLED);
+    else facts.number(words.FLOPS, inside, "flops", words.SUM_OF_CHILDREN, inside, words.CHILDREN_CALLED);
   }
   if (uncounted.length > 0) {
     facts.text(words.FLOPS_UNKNOWN, uncounted.slice(0, 12).join(", ") + (uncounted.length > 12 ? ", …" : ""));
   }
+}
+
+/** What ran in the children of a list of modules, which are called one by one; null where none was called. */
+function flopsInside(h: Hierarchy, node: number): number | null {
+  const flops = h.column("flops");
+  let sum: number | null = null;
+  for (const child of h.children(node)) {
+    const own = flops?.[child] ?? flopsInside(h, child);
+    if (own !== null) sum = (sum ?? 0) + own;
+  }
+  return sum;
 }
 
 /** What a module was called with and what it gave; calls of the same shapes once. */

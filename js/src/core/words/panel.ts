@@ -31,6 +31,8 @@ export const FLOPS_UNKNOWN = "FLOPs unknown";
 export const FLOPS_HELP =
   "Floating-point operations in this module and everything inside; a multiply-add counts as two";
 export const NOT_CALLED = "none: not called in this forward pass";
+export const SUM_OF_CHILDREN = "(sum of children)";
+export const CHILDREN_CALLED = "This module is not called itself: its children are called one by one";
 export const NO_FORMULA = "unknown: no formula for this operator";
 export const OCCURRENCES = "Occurrences";
 export const ONCE = "1 in this model";
