@@ -25,7 +25,7 @@ THREE_COLUMNS = {"width": 1010, "height": 620}  # the least width with a column 
 WIDE = {"width": 1280, "height": 620}
 
 # what can be read of a row: its name as it is cut, and the signs and the class that are in its line
-SEEN = f"""() => [...document.querySelectorAll('{ROOT} [role=treeitem]')].map(row => {{
+SEEN = f"""() => [...document.querySelectorAll('{ROOT} [data-mkg-path][role=treeitem]')].map(row => {{
   const label = row.querySelector('.mkg-row-label');
   const line = label.getBoundingClientRect();
   const isSeen = part => {{

@@ -2,6 +2,8 @@
 
 export const MODULES = "Modules";
 export const matchesInside = (count: number): string => `, ${count} matches inside`;
+export const copies = (count: string): string => `(${count} ${count === "1" ? "copy" : "copies"})`;
+export const SHOW_COPIES = "Show these copies, each as a row and on the canvas";
 export const IN_GROUP = ", in the selected channel group";
 export const EQUAL = "identical";
 export const SIMILAR = "similar";
