@@ -174,6 +174,24 @@ describe("axes in the panel", () => {
   const links = () => all(".mkg-members .mkg-link").length;
   const more = () => all<HTMLButtonElement>(".mkg-members-more")[0];
 
+  it("say what the tensors are to the group, and what carries it", () => {
+    const store = show(undefined, { axis: "left.out" });
+    const legend = () => all(".mkg-axis-roles li").map(line => line.textContent);
+    expect(legend()).toEqual([
+      "4 tensors: output channels",
+      "1 tensor: input channels",
+      "Carried by ReLU, cat, Dropout, Conv2d, add (no parameters of the group)"
+    ]);
+    expect(all(".mkg-members li").map(line => line.textContent)).toContain("head.weight dim 1 · input");
+    store.set("axis", "blocks.0.conv.kernel_h"); // no value runs along it
+    expect(legend()).toEqual([]);
+    expect(all(".mkg-members li").map(line => line.textContent)).toEqual(["blocks.0.conv.weight dim 2"]);
+    mounted?.dispose();
+    show(payload => payload.axes?.frozen.fill(-1), { axis: "left.out" });
+    expect(legend()[0]).toBe("4 tensors: output channels, removed");
+    expect(legend()[1]).toBe("1 tensor: input channels, follow");
+  });
+
   it("show few of many members and say how many more there are, which a click lists and hides again", () => {
     const store = show(withMembers(18), { axis: "left.out" });
     expect(all(".mkg-active-axis")[0].textContent).toContain("18 tensors");

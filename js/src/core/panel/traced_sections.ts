@@ -5,6 +5,7 @@ import { button, el, nameSpan, setAttribute, iconButton } from "../shared/ui/dom
 import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import * as words from "../words/panel";
+import { AxisRoles } from "./axis_roles";
 import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -32,22 +33,33 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const line = el("div", "", known.filter(Boolean).join(" · "));
   if (frozen === null) line.title = words.PRUNABLE_HELP;
   const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", words.fixed(frozen))];
-  const element = section(words.GROUP, head, line, ...reason, memberList(h, axes, axis, isWhole));
+  const flow = dataflowOf(h);
+  const roles = flow && new AxisRoles(h, axes, flow, axis);
+  const element = section(
+    words.GROUP,
+    head,
+    line,
+    ...reason,
+    ...(roles?.legend() ?? []),
+    memberList(h, axes, axis, isWhole, roles)
+  );
   element.classList.add("mkg-active-axis");
   return [element];
 }
 
-function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): HTMLElement {
+function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean, roles: AxisRoles | null): HTMLElement {
   const members = axes.members(axis);
   const isLong = members.length > FEW + 1;
   const list = el("ul", "mkg-members");
   list.classList.toggle("mkg-is-whole", isLong && isWhole);
-  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
+  for (const member of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
+    const { node, tensor, dim } = member;
     const line = el("li");
+    const role = words.ROLE_NAMES[roles?.roleOf(member) ?? "other"];
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.dataset.mkgTarget = String(node);
     link.append(nameSpan("", [h.path(node), tensor].filter(Boolean).join(".")));
-    line.append(link, el("span", "mkg-dim", words.dimension(dim)));
+    line.append(link, el("span", "mkg-dim", words.dimension(dim) + (role && ` · ${role}`)));
     list.append(line);
   }
   if (isWhole && members.length > MAX_ROWS)

@@ -117,6 +117,15 @@ export const groupTitle = (name: string, count: number, reason: string | null): 
   [name, tensors(count) + (reason === null ? "" : `, fixed: ${reason}`), HIGHLIGHT].join("\n");
 export const sizeOf = (size: string): string => `size ${size}`;
 export const dimension = (number: number): string => ` dim ${number}`;
+/** What tensors are to a channel group; the key is for the program. */
+export const ROLES = [
+  ["made", "output channels", "removed"],
+  ["read", "input channels", "follow"],
+  ["carried", "one value per channel", "follow"]
+] as const;
+export const ROLE_NAMES = { made: "output", read: "input", carried: "per channel", other: "" };
+export const carriedBy = (names: readonly string[], others: number): string =>
+  `Carried by ${names.join(", ")}${others > 0 ? ` and ${others} more` : ""} (no parameters of the group)`;
 export const FEWER = "fewer";
 export const moreTensors = (count: string): string => `+${count} more`;
 export const SHOW_FEWER = "Show fewer tensors";
