@@ -131,7 +131,11 @@ export class ModulePanel extends Part {
     ] as const;
     return lists.flatMap(([name, texts]) => {
       const list = el("ul", name);
-      for (const text of texts) list.append(el("li", "", text));
+      for (const text of texts) {
+        const line = el("li");
+        line.append(nameSpan("", text));
+        list.append(line);
+      }
       return texts.length ? [list] : [];
     });
   }
@@ -251,7 +255,12 @@ export class ModulePanel extends Part {
       );
     }
     for (const tie of h.tied(node)) {
-      lines.push(this.relation(words.TENSOR, tie.name, words.sameTensor(tie.otherName), tie.other));
+      lines.push(
+        this.relation(words.TENSOR, tie.name, words.SAME_TENSOR, tie.other, [
+          nameSpan("mkg-code", tie.otherName),
+          words.OF
+        ])
+      );
     }
     if (!lines.length) return [];
     const list = el("ul", "mkg-relations");
@@ -259,13 +268,19 @@ export class ModulePanel extends Part {
     return [section(words.SHARED, foldedWhenLong(lines.length, words.CONNECTION, list))];
   }
 
-  private relation(before: string, name: string, between: string, target: number): HTMLElement {
+  private relation(
+    before: string,
+    name: string,
+    between: string,
+    target: number,
+    also: readonly (HTMLElement | string)[] = []
+  ): HTMLElement {
     const line = el("li");
     const label = target === 0 ? words.THE_WHOLE_MODEL : this.h.path(target);
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.append(nameSpan("", label));
     link.dataset.mkgTarget = String(target);
-    line.append(before, nameSpan("mkg-code", name), between, link);
+    line.append(before, nameSpan("mkg-code", name), between, ...also, link);
     return line;
   }
 

@@ -188,6 +188,29 @@ describe("side panel", () => {
   });
 });
 
+/** What stands in no element of its own, where a control of the reading direction would turn its neighbors around. */
+const unisolated = (root: Element) =>
+  Array.from(root.querySelectorAll("*")).filter(
+    element =>
+      Array.from(element.childNodes).some(
+        ({ nodeType, textContent }) => nodeType === 3 && /\u202e/.test(textContent ?? "")
+      ) && !element.closest("bdi")
+  );
+
+it("isolates names that turn the reading direction", () => {
+  const turned = "a\u202eb";
+  const h = hierarchyOf(
+    { cls: turned, inside: [{ name: turned, cls: turned, tensors: [[turned, "parameter", [2]]] }, { name: "last" }] },
+    { tied: [[2, "other", 1, turned]], marks: { "1": [turned] } }
+  );
+  const store = storeOf({ selected: "last" });
+  mount(ModulePanel, h, store);
+  expect(host.textContent).toContain(turned);
+  expect(unisolated(host)).toEqual([]);
+  store.set("selected", turned);
+  expect(unisolated(host)).toEqual([]);
+});
+
 describe("facts", () => {
   it("break after a slash or a dot, never within a word, and fold when they are long", () => {
     const facts = new Facts();

@@ -25,12 +25,10 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
   head.append(breakable("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
-  const known = [
-    words.sizeOf(exactNumber(axes.length(axis))),
-    axes.role(axis),
-    frozen === null ? words.PRUNABLE : null
-  ];
-  const line = el("div", "", known.filter(Boolean).join(" · "));
+  const line = el("div", "", words.sizeOf(exactNumber(axes.length(axis))));
+  const role = axes.role(axis);
+  if (role) line.append(" · ", nameSpan("", role));
+  if (frozen === null) line.append(` · ${words.PRUNABLE}`);
   if (frozen === null) line.title = words.PRUNABLE_HELP;
   const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", words.fixed(frozen))];
   const flow = dataflowOf(h);

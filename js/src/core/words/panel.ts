@@ -84,7 +84,8 @@ export const SLOT = "the slot ";
 export const LEADS_BACK = " leads back to ";
 export const SAME_MODULE = " is the same module as ";
 export const TENSOR = "the tensor ";
-export const sameTensor = (name: string): string => ` is the same as ${name} of `;
+export const SAME_TENSOR = " is the same as ";
+export const OF = " of ";
 
 // Identity
 
