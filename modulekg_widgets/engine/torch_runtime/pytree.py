@@ -28,6 +28,11 @@ def tensors(value: object, name: str = "") -> Iterator[tuple[str, torch.Tensor]]
     return leaves(value, torch.Tensor, name)
 
 
+def indexed_tensors(value: object) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields every tensor in an argument with its steps in it as Python writes them, as `["image"][0]`."""
+    return leaves(value, torch.Tensor, inside_of=indexed_entries)
+
+
 def with_tensors(value: T, change: Callable[[torch.Tensor], object]) -> T:
     """A copy of `value` in which every tensor is what `change` makes of it; what holds no tensor is not copied."""
     return with_leaves(value, torch.Tensor, change)
