@@ -101,7 +101,7 @@ class GraphPage:
 
     def tree_paths(self, selected_only: bool = False) -> list[str]:
         mark = "[aria-selected=true]" if selected_only else ""
-        rows = self.find(f".mkg-tree [role=treeitem]{mark}")
+        rows = self.find(f".mkg-tree [role=treeitem][data-mkg-path]{mark}")
         return rows.evaluate_all("rows => rows.map(row => row.dataset.mkgPath)")
 
     def wait_for_selection(self, path: str) -> None:

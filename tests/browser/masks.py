@@ -85,6 +85,12 @@ class MasksPage:
         for key in keys:
             self.strip(axis).press(key)
 
+    def open_tools(self) -> None:
+        """Open the menu of tools, in a cell that has no room for them all."""
+        opener = self.find(".mkg-more-opener")
+        if opener.is_visible() and opener.get_attribute("aria-expanded") == "false":
+            opener.click()
+
     def button(self, name: str) -> Locator:
         """One of "check", "mask", "cut", "undo-model", "save", "load", "undo", "redo", "confirm", "cancel"."""
         return self.find(f".mkg-mask-{name}")

@@ -25,7 +25,7 @@ THREE_COLUMNS = {"width": 1010, "height": 620}  # the least width with a column 
 WIDE = {"width": 1280, "height": 620}
 
 # what can be read of a row: its name as it is cut, and the signs and the class that are in its line
-SEEN = f"""() => [...document.querySelectorAll('{ROOT} [role=treeitem]')].map(row => {{
+SEEN = f"""() => [...document.querySelectorAll('{ROOT} [data-mkg-path][role=treeitem]')].map(row => {{
   const label = row.querySelector('.mkg-row-label');
   const line = label.getBoundingClientRect();
   const isSeen = part => {{
@@ -222,3 +222,67 @@ def test_the_tools_are_one_row_whatever_is_typed(page: SavedPage) -> None:
         page.page.keyboard.press("Escape")
         assert opener.get_attribute("aria-expanded") == "false"
     assert page.page.get_by_role("button", name="Collapse all").is_visible() == (not opener.is_visible())
+
+
+SEARCH = f"""() => {{
+  const [field, count] = ['.mkg-search input', '.mkg-search-count'].map(s => document.querySelector(`{ROOT} ${{s}}`));
+  return [field.clientWidth, count.scrollWidth <= count.clientWidth];
+}}"""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [{"width": width, "height": 700} for width in (400, 600, 710, 870, 1090, 1400)],
+    indirect=True,
+    ids=lambda size: size,
+)
+def test_what_is_typed_and_what_it_finds_have_room(page: SavedPage) -> None:
+    search = page.page.locator(f"{ROOT} input[type=search]")
+    search.fill("class:Conv2d")
+    for said in ("48 matches", "1 of 48", "No field"):
+        if said == "1 of 48":
+            search.press("Enter")
+        if said == "No field":
+            search.fill("speed > 3")
+        page.wait_for(f"said => document.querySelector('{ROOT} .mkg-search-count').textContent.startsWith(said)", said)
+        width, is_whole = page.page.evaluate(SEARCH)
+        assert width >= 140, said
+        assert is_whole, said
+    page.page.keyboard.press("Tab")
+    assert page.page.get_by_label("View", exact=True).is_visible()
+
+
+MASKS = ".mkg-mask-editor"
+MASK_TOOLS = f"""() => {{
+  const {{ offsetHeight, scrollWidth, clientWidth }} = document.querySelector('{MASKS} .mkg-mask-toolbar');
+  return [offsetHeight < 50, scrollWidth > clientWidth];
+}}"""
+
+
+@pytest.fixture(scope="module")
+def saved_masks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    return mk.save_html(mk.MaskEditor(Net(), torch.zeros(1, 8, 4, 4)), tmp_path_factory.mktemp("narrow") / "masks.html")
+
+
+@pytest.mark.parametrize("width", [400, 600, 800, 1000, 1400])
+def test_the_tools_of_a_mask_editor_are_one_row(browser: Browser, saved_masks: Path, width: int) -> None:
+    with saved_page(browser, saved_masks, viewport={"width": width, "height": 700}) as page:
+        page.wait_for(f"() => document.querySelector('{MASKS}[data-mkg-ready=\"true\"]') !== null")
+        assert page.page.evaluate(MASK_TOOLS) == [True, False]
+        search = page.page.locator(f"{MASKS} input[type=search]")
+        page.page.locator(f"{MASKS} .mkg-search").click()
+        page.page.keyboard.type("layer1")
+        page.wait_for(f"() => /groups?$/.test(document.querySelector('{MASKS} .mkg-search-count').textContent)")
+        assert search.evaluate("field => field.clientWidth") >= 140
+        assert page.page.evaluate(MASK_TOOLS) == [True, False]
+        search.fill("")
+        page.page.locator(f"{MASKS} .mkg-mask-counters").click()
+        opener, compare = page.page.locator(f"{MASKS} .mkg-more-opener"), page.page.get_by_label("Compare")
+        assert opener.is_visible() == (width <= 860)
+        if opener.is_visible():
+            assert compare.is_hidden()
+            opener.click()
+        compare.select_option("global")
+        page.page.keyboard.press("Escape")
+        assert compare.is_hidden() == opener.is_visible()

@@ -295,6 +295,38 @@ def test_values_of_calls_have_the_names_of_parameters_and_of_returned_places() -
     assert found["fc"] == (["input"], [""])
 
 
+class Nested(nn.Module):
+    """A batch as a dictionary and a nested tuple, of which one value is given back under two names."""
+
+    class Part(nn.Module):
+        def forward(self, batch: dict[str, torch.Tensor], state: Any, *more: torch.Tensor) -> dict[str, torch.Tensor]:
+            total = batch["image"] + batch["mask"] + state[0][1] + more[0]
+            return {"total": total, "same": total}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = self.Part()
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return self.part({"image": x, "mask": x + 1}, ((x * 2, x * 3), x), x * 4)
+
+
+def test_values_in_dictionaries_and_nested_tuples_are_called_by_their_places() -> None:
+    payload = mk.ModelGraph(Nested(), torch.zeros(3)).payload
+    names = payload["value_names"]
+    assert names["labels"][names["inputs"][1]] == [
+        'batch["image"]',
+        'batch["mask"]',
+        "state[0][0]",
+        "state[0][1]",
+        "state[1]",
+        "",
+    ]
+    assert [names["labels"][names["outputs"][at]] for at in (0, 1)] == [["total", "same"]] * 2
+    first, second = payload["flow"]["calls"]["outputs"][1]
+    assert first == second  # one value, listed under both names
+
+
 class Unhashable:
     """A forward that compares with others, and so has no hash."""
 

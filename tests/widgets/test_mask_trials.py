@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import modulekg_widgets as mk
 from modulekg_widgets.engine.errors import CutError, UnknownKeywordError
+from modulekg_widgets.widgets.shared.model_widget import WEIGHTS_CHANGED
 from widgets.mask_data import BATCHES, HIDDEN, HOSTILE, Loop, X, bytes_of, loss_of, net
 from widgets.mask_page import Page
 
@@ -111,6 +112,23 @@ def test_recalibration_changes_statistics_and_nothing_else(model: nn.Sequential,
     assert optimizer.state[model[0].weight]["momentum_buffer"].eq(1).all()
     editor.undo()
     assert bytes_of(model) == original
+
+
+def test_a_recalibration_is_no_change_from_elsewhere(model: nn.Sequential) -> None:
+    editor = mk.MaskEditor(model, X, batches=BATCHES)
+    graph = mk.ModelGraph(model, X)
+    mk.link(editor, graph)
+    editor.recalibrating = False
+    editor.plan = mk.plan(editor.graph, ratio=0.5)
+    editor.cut()
+    editor.recalibrate()
+    for widget in (editor, graph):
+        widget._check_outdated()
+        assert widget.outdated == ""
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    editor._check_outdated()
+    assert editor.outdated == WEIGHTS_CHANGED
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])

@@ -82,7 +82,7 @@ describe("the column of an explorer", () => {
 
   it("colors by the shares, containers by their own", () => {
     const store = new GraphStore({ colorBy: "pruned", pruned });
-    expect(scaleOf(h, store)).toMatchObject({ label: "share pruned", min: 0, max: 0.5, missing: 0 });
+    expect(scaleOf(h, store)).toMatchObject({ label: "Share pruned", min: 0, max: 0.5, missing: 0 });
     expect(valueOf(h, store, h.find("layer1") ?? -1)).toEqual({ value: 0.25, note: "" });
     const color = colorOf(h, store);
     const [conv1, block] = ["conv1", "layer1.0"].map(path => color(h.find(path) ?? -1));
@@ -110,7 +110,7 @@ describe("the column of an explorer", () => {
     const legend = new Legend(host, h, store);
     expect(host.hidden).toBe(true);
     store.set("pruned", pruned);
-    expect([host.hidden, host.textContent]).toEqual([false, "share pruned0 %50 %No color: nothing removed"]);
+    expect([host.hidden, host.textContent]).toEqual([false, "Share pruned0 %50 %No color: nothing removed"]);
     legend.dispose();
   });
 
@@ -120,11 +120,11 @@ describe("the column of an explorer", () => {
     const store = new GraphStore();
     const bar = new Toolbar(host, h, store);
     const offered = () => [...host.querySelectorAll(".mkg-color-by option")].map(({ textContent }) => textContent);
-    expect(offered()).not.toContain("share pruned");
+    expect(offered()).not.toContain("Share pruned");
     store.set("pruned", pruned);
-    expect(offered()).toContain("share pruned");
+    expect(offered()).toContain("Share pruned");
     store.set("pruned", {});
-    expect(offered()).not.toContain("share pruned");
+    expect(offered()).not.toContain("Share pruned");
     bar.dispose();
   });
 });

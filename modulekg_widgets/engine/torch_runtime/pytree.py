@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,13 +28,20 @@ def tensors(value: object, name: str = "") -> Iterator[tuple[str, torch.Tensor]]
     return leaves(value, torch.Tensor, name)
 
 
+def indexed_tensors(value: object) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields every tensor in an argument with its steps in it as Python writes them, as `["image"][0]`."""
+    return leaves(value, torch.Tensor, inside_of=indexed_entries)
+
+
 def with_tensors(value: T, change: Callable[[torch.Tensor], object]) -> T:
     """A copy of `value` in which every tensor is what `change` makes of it; what holds no tensor is not copied."""
     return with_leaves(value, torch.Tensor, change)
 
 
-def leaves(value: object, kind: type[T], name: str = "") -> Iterator[tuple[str, T]]:
-    """Every instance of `kind` in `value` with its name."""
+def leaves(
+    value: object, kind: type[T], name: str = "", inside_of: Callable[[object], list[tuple[str, Any]]] | None = None
+) -> Iterator[tuple[str, T]]:
+    """Every instance of `kind` in `value` with its name, of the steps that `inside_of` gives, those of `entries`."""
     waiting = [(name, value)]
     entered: set[int] = set()
     while waiting:
@@ -41,7 +49,7 @@ def leaves(value: object, kind: type[T], name: str = "") -> Iterator[tuple[str, 
         if isinstance(item, kind):
             yield place, item
             continue
-        inside = entries(item)
+        inside = (inside_of or entries)(item)
         if inside and id(item) not in entered:
             entered.add(id(item))
             waiting.extend(reversed([(place + step, part) for step, part in inside]))
@@ -76,6 +84,13 @@ def entries(value: object) -> list[tuple[str, Any]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{field.name}", getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     return []
+
+
+def indexed_entries(value: object) -> list[tuple[str, Any]]:
+    """Returns the entries of a container with their step as Python writes it, as `["image"]`, `[0]` or `.field`."""
+    if isinstance(value, Mapping):
+        return [(f"[{json.dumps(key) if isinstance(key, str) else repr(key)}]", value[key]) for key in value]
+    return entries(value)
 
 
 def _copied(value: object, kind: type, change: Callable[[Any], object], made: dict[int, Any]) -> Any:

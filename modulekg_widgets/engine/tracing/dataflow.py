@@ -268,6 +268,7 @@ class ModuleCall:
     end: int | None = None  # None while it runs
     result: object = None  # what it gave, with nodes in the tensors' places; None where it is no plain structure
     places: list[int | str] = field(default_factory=list)  # of each input: its argument's position or keyword
+    steps: list[str] = field(default_factory=list)  # of each input: its place in that argument, as `["image"][0]`
 
 
 class ModuleNode:

@@ -44,6 +44,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import (
     Args,
     Function,
     Kwargs,
+    indexed_tensors,
     is_plain_structure,
     tensors,
     with_tensors,
@@ -498,9 +499,9 @@ class Recorder(OperatorMode):
             if given is not None:
                 alike = self.stand_in if self.stand_in is not None and not self.on_meta else None
                 return given if alike is None else SkippedCall(with_tensors(given.output, alike))
-        given = [(at, tensor) for at, value in enumerate(args) for _, tensor in tensors(value)]
-        found = [self.node(tensor) for _, tensor in given]
-        call = ModuleCall(path, len(self.graph.operators), found, places=[at for at, _ in given])
+        given = [(at, *leaf) for at, value in enumerate(args) for leaf in indexed_tensors(value)]
+        call = ModuleCall(path, len(self.graph.operators), [self.node(tensor) for _, _, tensor in given])
+        call.places, call.steps = [at for at, _, _ in given], [step for _, step, _ in given]
         self._scope.append(path)
         self._calls.append(call)
         if isinstance(module, nn.RNNBase):
@@ -519,9 +520,10 @@ class Recorder(OperatorMode):
             self._whole_layers.__exit__(None, None, None)
         call.end = len(self.graph.operators)
         if kwargs:
-            named = [(name, tensor) for name, value in kwargs.items() for _, tensor in tensors(value)]
-            call.inputs.extend(_before(self.node(tensor), call.start) for _, tensor in named)
-            call.places.extend(name for name, _ in named)
+            named = [(name, *leaf) for name, value in kwargs.items() for leaf in indexed_tensors(value)]
+            call.inputs.extend(_before(self.node(tensor), call.start) for _, _, tensor in named)
+            call.places.extend(name for name, _, _ in named)
+            call.steps.extend(step for _, step, _ in named)
         call.outputs = [self.node(tensor) for _, tensor in tensors(output)]
         call.result = with_tensors(output, self.node) if is_plain_structure(output, Tensor) else None
 

@@ -216,14 +216,15 @@ class _ValueNames:
         }
 
     def _of_inputs(self, call: CallNode) -> tuple[str, ...]:
-        places = [] if call.record is None else call.record.places
-        if len(places) != len(call.inputs):
+        if call.record is None or len(call.record.places) != len(call.inputs):
             return ()
+        places, steps = call.record.places, call.record.steps
         known = self._parameters_of(self._modules[call.node])
         names = [place if isinstance(place, str) else known[place] if place < len(known) else "" for place in places]
-        alone = {name for name in names if names.count(name) == 1}
+        alone = {name for name in names if names.count(name) == 1}  # of a list of one tensor the list
         return tuple(
-            name if name in alone or not name else f"{name}[{names[:at].count(name)}]" for at, name in enumerate(names)
+            name if not name or (name in alone and step == "[0]") else name + step
+            for name, step in zip(names, steps, strict=True)
         )
 
     def _of_outputs(self, call: CallNode) -> tuple[str, ...]:

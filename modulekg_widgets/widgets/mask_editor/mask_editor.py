@@ -405,6 +405,7 @@ class MaskEditor(ModelWidget):
         """
         try:
             self._pruning.recalibrate()
+            self._accept_own_change()
         finally:
             self._show_trial()
 
@@ -495,9 +496,13 @@ class MaskEditor(ModelWidget):
 
     def _show_stage(self) -> None:
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
-        for widget in (self, *self.graphs):
-            widget._accept_change(self._pruning.model)  # what the editor does is no news
+        self._accept_own_change()
         self._show_trial()
+
+    def _accept_own_change(self) -> None:
+        """Take what the editor itself has done to the model as known, here and in linked graphs."""
+        for widget in (self, *self.graphs):
+            widget._accept_change(self._pruning.model)
         self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
     def _show_trial(self) -> None:

@@ -298,6 +298,15 @@ describe("the ratio", () => {
   });
 });
 
+describe("the importances", () => {
+  it("are explained, the chosen one also on the field", () => {
+    const { find } = mount(undefined, { importance: "l2" }, { importances: ["l1", "l2", "mine"] });
+    const field = find<HTMLSelectElement>(".mkg-mask-importance");
+    expect([...field.options].map(({ title }) => title.slice(0, 11))).toEqual(["Sum of the ", "Root mean s", ""]);
+    expect(field.title).toContain("\nRoot mean square of the weights of a channel");
+  });
+});
+
 describe("hostile texts", () => {
   it("come out verbatim", async () => {
     const texts = hostileTexts();

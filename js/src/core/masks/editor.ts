@@ -3,6 +3,7 @@
 import "../../../style/mask_costs.css";
 import "../../../style/mask_editor.css";
 import "../../../style/mask_rows.css";
+import "../../../style/search.css";
 import { Disposers, el } from "../shared/ui/dom";
 import { clearHost, drawOrShowError, prepareHost, showMessage } from "../shared/ui/widget_frame";
 import { watchTheme } from "../shared/stage/theme";

@@ -15,7 +15,7 @@ import {
   checkbox,
   setText
 } from "../shared/ui/dom";
-import { moreMenu } from "../shared/ui/more_menu";
+import { ToolMenu } from "../shared/ui/tool_menu";
 import { addWindowButtons } from "../shared/ui/window_buttons";
 import type { PanelStore, PanelView, Phase } from "./base/state";
 import { counted } from "../shared/base/format";
@@ -70,22 +70,16 @@ export class PanelToolbar extends Part {
     this.window.placeholder = words.ALL;
     this.window.title = words.WINDOW_HELP;
     this.log.type = "checkbox";
-    host.append(
-      named(words.VIEW, this.view),
-      named(words.PHASE, this.phase),
-      this.pause,
-      moreMenu(
-        host,
-        box(
-          "mkg-metric-more",
-          field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
-          checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
-          this.files()
-        ),
-        this.disposers
+    const menu = new ToolMenu(
+      box(
+        "mkg-metric-more",
+        field(FIELD, words.LAST, this.window, el("span", "mkg-label", words.STEPS)),
+        checkbox("mkg-metric-check", this.log, words.LOG_SCALE),
+        this.files()
       )
     );
-    this.disposers.add(addWindowButtons(host));
+    host.append(named(words.VIEW, this.view), named(words.PHASE, this.phase), this.pause, menu.element);
+    this.disposers.add(() => menu.dispose(), addWindowButtons(host));
     this.listen();
     this.show();
   }

@@ -133,7 +133,7 @@ describe("a file in the tree and on the canvas", () => {
     const h = fileOf([...LAYERS, tensor("head.weight", [16, 32])]);
     store.set("expanded", ["layers"]);
     mounted.push(new TreeView(host, h, store));
-    const rows = [...host.querySelectorAll<HTMLElement>("[role=treeitem]")];
+    const rows = [...host.querySelectorAll<HTMLElement>("[role=treeitem][data-mkg-path]")];
     const bars = rows.map(row => row.querySelector<HTMLElement>(".mkg-row-filled")?.style.width);
     expect(rows.map(row => row.querySelector(".mkg-row-amount")?.textContent)).toEqual([
       "8.00 KiB",

@@ -3,7 +3,7 @@
 import * as words from "../words/panel";
 import "../../../style/side_panel.css";
 import { axesOf } from "../shared/model/axes";
-import { labelOf, valueOf } from "../shared/stage/color";
+import { titleOf, valueOf } from "../shared/stage/color";
 import { Counterparts, type Mark, changeMarks } from "../shared/model/differences";
 import { dataflowOf } from "../shared/model/dataflow";
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../shared/ui/dom";
@@ -131,7 +131,11 @@ export class ModulePanel extends Part {
     ] as const;
     return lists.flatMap(([name, texts]) => {
       const list = el("ul", name);
-      for (const text of texts) list.append(el("li", "", text));
+      for (const text of texts) {
+        const line = el("li");
+        line.append(nameSpan("", text));
+        list.append(line);
+      }
       return texts.length ? [list] : [];
     });
   }
@@ -145,17 +149,12 @@ export class ModulePanel extends Part {
     addFlops(h, facts, node);
     for (const column of Object.keys(h.payload.columns)) {
       if (!ALWAYS.has(column) && !(column === "flops" && h.payload.flow))
-        this.addNumber(
-          facts,
-          node,
-          column,
-          column === "output_bytes" ? words.OUTPUT_SIZE : capital(labelOf(h, column))
-        );
+        this.addNumber(facts, node, column, capital(titleOf(h, column)));
     }
     const colorBy = this.store.get("colorBy");
     if (colorBy === "overlay" || colorBy === "pruned") {
       const shown = valueOf(h, this.store, node);
-      if (shown && shown.value !== null) facts.number(capital(labelOf(h, colorBy)), shown.value, colorBy, shown.note);
+      if (shown && shown.value !== null) facts.number(titleOf(h, colorBy), shown.value, colorBy, shown.note);
     }
     const same = h.column("occurrences")?.[node] ?? 1;
     facts.text(words.OCCURRENCES, same === 1 ? words.ONCE : words.occurrences(exactNumber(same)));
@@ -256,7 +255,12 @@ export class ModulePanel extends Part {
       );
     }
     for (const tie of h.tied(node)) {
-      lines.push(this.relation(words.TENSOR, tie.name, words.sameTensor(tie.otherName), tie.other));
+      lines.push(
+        this.relation(words.TENSOR, tie.name, words.SAME_TENSOR, tie.other, [
+          nameSpan("mkg-code", tie.otherName),
+          words.OF
+        ])
+      );
     }
     if (!lines.length) return [];
     const list = el("ul", "mkg-relations");
@@ -264,13 +268,19 @@ export class ModulePanel extends Part {
     return [section(words.SHARED, foldedWhenLong(lines.length, words.CONNECTION, list))];
   }
 
-  private relation(before: string, name: string, between: string, target: number): HTMLElement {
+  private relation(
+    before: string,
+    name: string,
+    between: string,
+    target: number,
+    also: readonly (HTMLElement | string)[] = []
+  ): HTMLElement {
     const line = el("li");
     const label = target === 0 ? words.THE_WHOLE_MODEL : this.h.path(target);
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.append(nameSpan("", label));
     link.dataset.mkgTarget = String(target);
-    line.append(before, nameSpan("mkg-code", name), between, link);
+    line.append(before, nameSpan("mkg-code", name), between, ...also, link);
     return line;
   }
 

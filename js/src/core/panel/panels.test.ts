@@ -13,6 +13,8 @@ import {
 } from "../../testing/sample";
 import { Breadcrumb, Legend, Toolbar } from "../graph/parts/toolbar";
 import { Hierarchy } from "../shared/model/hierarchy";
+import { titleOf } from "../shared/stage/color";
+import { Facts } from "./parts";
 import { ModulePanel } from "./module_panel";
 import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -186,6 +188,42 @@ describe("side panel", () => {
   });
 });
 
+/** What stands in no element of its own, where a control of the reading direction would turn its neighbors around. */
+const unisolated = (root: Element) =>
+  Array.from(root.querySelectorAll("*")).filter(
+    element =>
+      Array.from(element.childNodes).some(
+        ({ nodeType, textContent }) => nodeType === 3 && /\u202e/.test(textContent ?? "")
+      ) && !element.closest("bdi")
+  );
+
+it("isolates names that turn the reading direction", () => {
+  const turned = "a\u202eb";
+  const h = hierarchyOf(
+    { cls: turned, inside: [{ name: turned, cls: turned, tensors: [[turned, "parameter", [2]]] }, { name: "last" }] },
+    { tied: [[2, "other", 1, turned]], marks: { "1": [turned] } }
+  );
+  const store = storeOf({ selected: "last" });
+  mount(ModulePanel, h, store);
+  expect(host.textContent).toContain(turned);
+  expect(unisolated(host)).toEqual([]);
+  store.set("selected", turned);
+  expect(unisolated(host)).toEqual([]);
+});
+
+describe("facts", () => {
+  it("break after a slash or a dot, never within a word, and fold when they are long", () => {
+    const facts = new Facts();
+    facts.text("Source", "torch/nn/modules/container.py:12");
+    facts.text("Long", "word ".repeat(100));
+    const [source, long] = Array.from(facts.list.querySelectorAll("dd"));
+    const parts = Array.from(source.querySelector("bdi")?.childNodes ?? [], ({ textContent }) => textContent);
+    expect(parts.filter(Boolean)).toEqual(["torch/", "nn/", "modules/", "container.", "py:12"]);
+    expect(long.querySelector("summary")?.textContent).toBe(`${"word ".repeat(24)}…`);
+    expect(long.querySelector("details > bdi")?.textContent).toBe("word ".repeat(100));
+  });
+});
+
 describe("toolbar", () => {
   const input = () => one<HTMLInputElement>(".mkg-search input");
   const type = async (text: string) => {
@@ -204,7 +242,7 @@ describe("toolbar", () => {
       "occurrences"
     ]);
     store.set("overlay", { fc: 1 });
-    expect(all(".mkg-color-by option")).toHaveLength(4);
+    expect(texts(".mkg-color-by option")).toEqual(["none", "Parameters", "Occurrences", "Overlay"]);
     const select = one<HTMLSelectElement>(".mkg-color-by select");
     select.value = "overlay";
     select.dispatchEvent(new Event("change"));
@@ -301,13 +339,27 @@ describe("names in the details", () => {
 });
 
 describe("legend", () => {
+  it.each([
+    ["bytes", "Memory"],
+    ["output_bytes", "Output size"],
+    ["mine", "mine of the user"]
+  ])("calls %s %s", (column, title) => {
+    const h = smallNet();
+    Object.assign(h.payload.column_info, {
+      bytes: { label: "bytes", aggregate: "sum" },
+      output_bytes: { label: "bytes of outputs", aggregate: "own" },
+      mine: { label: "mine of the user", aggregate: "own" }
+    });
+    expect(titleOf(h, column)).toBe(title);
+  });
+
   it("names scale, ends, aggregation and what is missing", () => {
     const store = storeOf();
     mount(Legend, smallNet(), store);
     expect(host.hidden).toBe(true);
     store.set("colorBy", "params");
     expect(host.hidden).toBe(false);
-    expect(one(".mkg-legend-title").textContent).toBe("parameters Log color scale");
+    expect(one(".mkg-legend-title").textContent).toBe("Parameters Log color scale");
     expect(texts(".mkg-legend-end")).toEqual(["0", "1.00 M"]);
     expect(one("div.mkg-legend-note").textContent).toBe("Containers show the sum of their children");
     expect(all(".mkg-legend-ramp rect").length).toBeGreaterThan(20);

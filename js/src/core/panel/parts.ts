@@ -7,7 +7,8 @@ import type { Scalar, Value } from "../shared/base/schema";
 
 const COPIED_FOR = 2000; // ms
 const MANY = 12; // longer lists start folded up
-const MAX_NAME_LENGTH = 200; // characters, beyond which a name breaks anywhere
+const LONG = 240; // characters of a text that starts folded up
+const MAX_NAME_LENGTH = 400; // characters, beyond which a name breaks anywhere
 
 /** A list of label and value. */
 export class Facts {
@@ -22,8 +23,13 @@ export class Facts {
     this.list.append(term, body);
   }
 
+  /** A long text starts folded up. */
   text(label: string, value: string, className = ""): void {
-    this.add(label, nameSpan(className, value));
+    const whole = breakable(className, value);
+    if (value.length <= LONG) return this.add(label, whole);
+    const details = folded("", whole);
+    details.querySelector("summary")?.append(breakable(className, `${value.slice(0, LONG / 2)}…`));
+    this.add(label, details);
   }
 
   number(label: string, value: number, column: string, note = "", raw: Value = value, help = ""): void {
@@ -40,7 +46,7 @@ export class Facts {
 export function breakable(className: string, name: string): HTMLElement {
   if (name.length > MAX_NAME_LENGTH) return nameSpan(className, name);
   const element = nameSpan(className, "");
-  name.split(/(?<=[._/])(?=[^._/])/).forEach((part, at) => element.append(...(at > 0 ? [el("wbr")] : []), part));
+  name.split(/(?<=[._/\\])(?=[^._/\\])/).forEach((part, at) => element.append(...(at > 0 ? [el("wbr")] : []), part));
   return element;
 }
 

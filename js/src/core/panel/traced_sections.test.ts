@@ -5,6 +5,7 @@ import { Hierarchy } from "../shared/model/hierarchy";
 import type { ModelPayload } from "../shared/payload/payload";
 import { ModulePanel } from "./module_panel";
 import type { GraphState, GraphStore } from "../shared/model/graph_store";
+import { shortNumber } from "../shared/base/format";
 import { Toolbar } from "../graph/parts/toolbar";
 import { TraceNotice } from "../graph/parts/notices";
 import { TreeView } from "../tree/tree_view";
@@ -69,6 +70,15 @@ describe("what went in and out of a module", () => {
     expect(facts().FLOPs).toBe("none: not called in this forward pass");
     expect(host.textContent).toContain("not called in this forward pass");
     expect(all(".mkg-traffic")).toEqual([]);
+  });
+
+  it("gives the sum of its children for a list whose children are called one by one", () => {
+    show(payload => void (payload.columns.flops[0] = null), { selected: "" });
+    const { flops } = golden("traced").columns;
+    const children = new Hierarchy(golden("traced")).children(0);
+    const sum = children.reduce((all, child) => all + Number(flops[child] ?? 0), 0);
+    expect(facts().FLOPs).toBe(`${shortNumber(sum)} (sum of children)`);
+    expect(all("dt").find(({ textContent }) => textContent === "FLOPs")?.title).toContain("one by one");
   });
 
   it("lists operators without a formula, and gives no zero for them", () => {
@@ -163,6 +173,24 @@ describe("axes in the panel", () => {
   };
   const links = () => all(".mkg-members .mkg-link").length;
   const more = () => all<HTMLButtonElement>(".mkg-members-more")[0];
+
+  it("say what the tensors are to the group, and what carries it", () => {
+    const store = show(undefined, { axis: "left.out" });
+    const legend = () => all(".mkg-axis-roles li").map(line => line.textContent);
+    expect(legend()).toEqual([
+      "4 tensors: output channels",
+      "1 tensor: input channels",
+      "Carried by ReLU, cat, Dropout, Conv2d, add (no parameters of the group)"
+    ]);
+    expect(all(".mkg-members li").map(line => line.textContent)).toContain("head.weight dim 1 · input");
+    store.set("axis", "blocks.0.conv.kernel_h"); // no value runs along it
+    expect(legend()).toEqual([]);
+    expect(all(".mkg-members li").map(line => line.textContent)).toEqual(["blocks.0.conv.weight dim 2"]);
+    mounted?.dispose();
+    show(payload => payload.axes?.frozen.fill(-1), { axis: "left.out" });
+    expect(legend()[0]).toBe("4 tensors: output channels, removed");
+    expect(legend()[1]).toBe("1 tensor: input channels, follow");
+  });
 
   it("show few of many members and say how many more there are, which a click lists and hides again", () => {
     const store = show(withMembers(18), { axis: "left.out" });

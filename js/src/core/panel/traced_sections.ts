@@ -5,6 +5,7 @@ import { button, el, nameSpan, setAttribute, iconButton } from "../shared/ui/dom
 import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import * as words from "../words/panel";
+import { AxisRoles } from "./axis_roles";
 import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -24,30 +25,39 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
   head.append(breakable("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
-  const known = [
-    words.sizeOf(exactNumber(axes.length(axis))),
-    axes.role(axis),
-    frozen === null ? words.PRUNABLE : null
-  ];
-  const line = el("div", "", known.filter(Boolean).join(" · "));
+  const line = el("div", "", words.sizeOf(exactNumber(axes.length(axis))));
+  const role = axes.role(axis);
+  if (role) line.append(" · ", nameSpan("", role));
+  if (frozen === null) line.append(` · ${words.PRUNABLE}`);
   if (frozen === null) line.title = words.PRUNABLE_HELP;
   const reason = frozen === null ? [] : [nameSpan("mkg-axis-reason", words.fixed(frozen))];
-  const element = section(words.GROUP, head, line, ...reason, memberList(h, axes, axis, isWhole));
+  const flow = dataflowOf(h);
+  const roles = flow && new AxisRoles(h, axes, flow, axis);
+  const element = section(
+    words.GROUP,
+    head,
+    line,
+    ...reason,
+    ...(roles?.legend() ?? []),
+    memberList(h, axes, axis, isWhole, roles)
+  );
   element.classList.add("mkg-active-axis");
   return [element];
 }
 
-function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean): HTMLElement {
+function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean, roles: AxisRoles | null): HTMLElement {
   const members = axes.members(axis);
   const isLong = members.length > FEW + 1;
   const list = el("ul", "mkg-members");
   list.classList.toggle("mkg-is-whole", isLong && isWhole);
-  for (const { node, tensor, dim } of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
+  for (const member of members.slice(0, !isLong ? FEW + 1 : isWhole ? MAX_ROWS : FEW)) {
+    const { node, tensor, dim } = member;
     const line = el("li");
+    const role = words.ROLE_NAMES[roles?.roleOf(member) ?? "other"];
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.dataset.mkgTarget = String(node);
     link.append(nameSpan("", [h.path(node), tensor].filter(Boolean).join(".")));
-    line.append(link, el("span", "mkg-dim", words.dimension(dim)));
+    line.append(link, el("span", "mkg-dim", words.dimension(dim) + (role && ` · ${role}`)));
     list.append(line);
   }
   if (isWhole && members.length > MAX_ROWS)
@@ -162,11 +172,24 @@ export function addFlops(h: Hierarchy, facts: Facts, node: number): void {
       words.FLOPS_HELP
     );
   } else if (uncounted.length === 0) {
-    facts.text(words.FLOPS, words.NOT_CALLED);
+    const inside = flopsInside(h, node);
+    if (inside === null) facts.text(words.FLOPS, words.NOT_CALLED);
+    else facts.number(words.FLOPS, inside, "flops", words.SUM_OF_CHILDREN, inside, words.CHILDREN_CALLED);
   }
   if (uncounted.length > 0) {
     facts.text(words.FLOPS_UNKNOWN, uncounted.slice(0, 12).join(", ") + (uncounted.length > 12 ? ", …" : ""));
   }
+}
+
+/** What ran in the children of a list of modules, which are called one by one; null where none was called. */
+function flopsInside(h: Hierarchy, node: number): number | null {
+  const flops = h.column("flops");
+  let sum: number | null = null;
+  for (const child of h.children(node)) {
+    const own = flops?.[child] ?? flopsInside(h, child);
+    if (own !== null) sum = (sum ?? 0) + own;
+  }
+  return sum;
 }
 
 /** What a module was called with and what it gave; calls of the same shapes once. */

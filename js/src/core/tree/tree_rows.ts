@@ -3,7 +3,7 @@
 import * as words from "../words/tree";
 import { BLOCK, type Fold, foldBadge, type Hierarchy, NOTE } from "../shared/model/hierarchy";
 import { el, nameSpan } from "../shared/ui/dom";
-import { counted, nameEnd, shortColumn, shortNumber } from "../shared/base/format";
+import { counted, exactNumber, nameEnd, shortColumn, shortNumber } from "../shared/base/format";
 import { highlight } from "../shared/search/search";
 import { labelOf } from "../shared/stage/color";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -15,7 +15,11 @@ export interface TreeRow {
   readonly siblings: number;
   readonly fold: Fold | undefined; // the fold that this one row stands for
   readonly open: boolean | null; // null: nothing inside
+  readonly rest?: Fold; // the row stands for the other members of this fold: `node` is the one that is drawn
 }
+
+/** What tells a row from all others: its node, and of the row for a fold's other members the complement. */
+export const rowKey = ({ node, rest }: TreeRow): number => (rest ? ~node : node);
 
 interface TreeState {
   isOpen(node: number): boolean;
@@ -41,6 +45,7 @@ export function treeRows(h: Hierarchy, state: TreeState): TreeRow[] {
 interface Entry {
   node: number;
   fold: Fold | undefined;
+  rest?: Fold;
 }
 
 /** What stands directly under an open container: single modules, a fold by the member drawn for it, or all members. */
@@ -49,8 +54,10 @@ function entries(h: Hierarchy, state: TreeState, container: number): Entry[] {
   for (const node of h.rows(container)) {
     const fold = h.fold(node);
     if (!fold) found.push({ node, fold });
-    else if (!state.unfolded.has(fold.first)) found.push({ node: state.shown.get(fold.first) ?? node, fold });
-    else for (const member of fold.members) found.push({ node: member, fold: undefined });
+    else if (!state.unfolded.has(fold.first)) {
+      const drawn = state.shown.get(fold.first) ?? node;
+      found.push({ node: drawn, fold }, { node: drawn, fold: undefined, rest: fold });
+    } else for (const member of fold.members) found.push({ node: member, fold: undefined });
   }
   return found;
 }
@@ -58,17 +65,19 @@ function entries(h: Hierarchy, state: TreeState, container: number): Entry[] {
 function rowOf(
   h: Hierarchy,
   state: TreeState,
-  { node, fold }: Entry,
+  { node, fold, rest }: Entry,
   level: number,
   position: number,
   siblings: number
 ): TreeRow {
+  if (rest) return { node, level, position, siblings, fold, open: false, rest };
   const open = h.isContainer(node) ? node === 0 || state.isOpen(node) : null;
   return { node, level, position, siblings, fold, open };
 }
 
 /** What a screen reader says: "1, Bottleneck, 35 identical". */
 export function accessibleName(h: Hierarchy, row: TreeRow): string {
+  if (row.rest) return `${restNames(h, row.rest, row.node)} ${words.copies(exactNumber(row.rest.count - 1))}`;
   const parts = [row.node === 0 ? h.payload.title : h.name(row.node)];
   if (row.node !== 0 && h.word(row.node)) parts.push(h.word(row.node));
   if (row.fold) parts.push(`${row.fold.count} ${row.fold.kind === "exact" ? words.EQUAL : words.SIMILAR}`);
@@ -76,8 +85,20 @@ export function accessibleName(h: Hierarchy, row: TreeRow): string {
   return [...parts, ...h.marks(row.node), ...h.blocks(row.node)].join(", ");
 }
 
+/** "1–3", or "0, 2–3" where 1 is drawn: the names of a fold's members but one. */
+function restNames(h: Hierarchy, { members }: Fold, drawn: number): string {
+  const at = below(members, drawn);
+  const range = (from: number, to: number): string[] => {
+    if (from > to) return [];
+    const [first, last] = [h.name(members[from]), h.name(members[to])];
+    return [from === to ? first : /^\d+$/.test(first + last) ? `${first}–${last}` : `${first} … ${last}`];
+  };
+  return [...range(0, at - 1), ...range(at + 1, members.length - 1)].join(", ");
+}
+
 /** How many of the matching nodes (in tree order) this row hides. */
 export function hiddenMatches(h: Hierarchy, row: TreeRow, matching: readonly number[]): number {
+  if (row.rest) return 0; // the row of the fold counts them
   const ends = subtreeEnds(h);
   const within = (from: number, to: number) => below(matching, to) - below(matching, from);
   const end = ends[row.node];
@@ -119,8 +140,13 @@ export function below(sorted: readonly number[], bound: number): number {
 // What names a row of the tree: the name, then signs and the class, as many of them as there is room for beside it.
 
 /** The order is that of importance: tree.css lets go of what does not fit, from the end. */
-export function rowLabel(h: Hierarchy, { node, fold }: TreeRow, needles: readonly string[]): HTMLElement {
+export function rowLabel(h: Hierarchy, { node, fold, rest }: TreeRow, needles: readonly string[]): HTMLElement {
   const label = el("span", "mkg-row-label");
+  if (rest) {
+    const count = el("span", "mkg-row-class", words.copies(exactNumber(rest.count - 1)));
+    label.append(cutName(restNames(h, rest, node), []), count);
+    return label;
+  }
   label.append(cutName(node === 0 ? h.payload.title : h.name(node), needles));
   if (fold) label.append(el("span", "mkg-row-count", foldBadge(fold)));
   if (h.marks(node).length) label.append(el("span", "mkg-row-mark", NOTE));
@@ -172,8 +198,8 @@ export interface RowSize {
 }
 
 /** Bytes, or what the graph is colored by if that adds up; undefined for a model in memory. */
-export function rowSize(h: Hierarchy, store: GraphStore, { node, fold }: TreeRow): RowSize | undefined {
-  if (!h.payload.file) return undefined;
+export function rowSize(h: Hierarchy, store: GraphStore, { node, fold, rest }: TreeRow): RowSize | undefined {
+  if (!h.payload.file || rest) return undefined;
   const chosen = store.get("colorBy");
   const isSum = Object.prototype.hasOwnProperty.call(h.payload.columns, chosen) && isSummed(h, chosen);
   const column = isSum ? chosen : BYTES;

@@ -34,7 +34,8 @@ function mount(h: Hierarchy, store: GraphStore): void {
 }
 
 const rows = () => Array.from(host.querySelectorAll<HTMLElement>("[role=treeitem]"));
-const paths = () => rows().map(row => row.dataset.mkgPath);
+const copies = () => host.querySelector<HTMLElement>("[data-mkg-copies]") as HTMLElement;
+const paths = () => rows().flatMap(row => (row === copies() ? [] : [row.dataset.mkgPath]));
 const row = (path: string) => rows().find(element => element.dataset.mkgPath === path) as HTMLElement;
 const focusOn = (path: string) => row(path).focus();
 const key = (name: string) => press(document.activeElement ?? host, name);
@@ -66,6 +67,39 @@ describe("rows", () => {
     await settle();
     expect(paths().filter(path => path?.startsWith("layer1."))).toHaveLength(4);
     expect(row("layer1.3").getAttribute("aria-label")).toBe("3, Block");
+  });
+
+  it("name the other copies of a fold, which a click shows as rows of their own", async () => {
+    const store = storeOf({ expanded: ["layer1"], selected: "layer1.0", query: "relu" });
+    mount(smallNet(), store);
+    expect([copies().textContent, copies().getAttribute("aria-label")]).toEqual(["1–3(3 copies)", "1–3 (3 copies)"]);
+    expect([copies().getAttribute("aria-posinset"), copies().getAttribute("aria-selected")]).toEqual(["2", "false"]);
+    store.set("selected", "layer1.2");
+    await settle();
+    expect(paths()).toContain("layer1.2");
+    expect(copies().textContent).toBe("0–1, 3(3 copies)");
+    store.set("selected", "layer1.0");
+    await settle();
+    copies().click();
+    expect(paths().filter(path => path?.startsWith("layer1."))).toHaveLength(4);
+    expect([copies(), store.get("selected"), activePath()]).toEqual([null, "layer1.1", "layer1.1"]);
+  });
+
+  it("show copies by the keyboard, and leave the selection as it is on the way", () => {
+    const store = storeOf({ expanded: ["layer1"], selected: "layer1.0" });
+    mount(smallNet(), store);
+    focusOn("layer1.0");
+    key("ArrowDown");
+    expect([document.activeElement, store.get("selected")]).toEqual([copies(), "layer1.0"]);
+    key("ArrowDown");
+    expect(activePath()).toBe("fc");
+    key("ArrowUp");
+    key("ArrowLeft");
+    expect(activePath()).toBe("layer1");
+    key("ArrowDown");
+    key("ArrowDown");
+    key("ArrowRight");
+    expect([activePath(), store.get("unfolded").size]).toEqual(["layer1.1", 1]);
   });
 
   it("name families and marks", () => {

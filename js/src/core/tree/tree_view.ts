@@ -3,12 +3,12 @@
 import * as words from "../words/tree";
 import "../../../style/tree.css";
 import { axesOf } from "../shared/model/axes";
-import { type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
+import { type Fold, type Hierarchy, badgeDescriptions } from "../shared/model/hierarchy";
 import { colorOf } from "../shared/stage/color";
 import { dataflowOf } from "../shared/model/dataflow";
 import { type Mark, changeMarks } from "../shared/model/differences";
 import { Disposers, el, listen, setAttribute, setRole } from "../shared/ui/dom";
-import { reveal, toggle } from "../shared/model/expansion";
+import { reveal, toggle, unfold } from "../shared/model/expansion";
 import { search } from "../shared/search/search";
 import type { GraphStore } from "../shared/model/graph_store";
 import { VirtualList } from "../shared/ui/virtual_list";
@@ -17,6 +17,7 @@ import {
   amountOf,
   below,
   hiddenMatches,
+  rowKey,
   rowLabel,
   type RowSize,
   rowSize,
@@ -131,7 +132,7 @@ export class TreeView {
   private readonly color: (node: number) => string | null;
   private readonly marks: readonly (Mark | null)[] | undefined; // of a comparison
   private listed: TreeRow[] = [];
-  private readonly places = new Map<number, number>(); // node -> index in `listed`
+  private readonly places = new Map<number, number>(); // key -> index in `listed`
   private stale = true;
   private active = 0;
   private selection: { path: string | null; node: number | undefined } = { path: null, node: undefined };
@@ -149,7 +150,7 @@ export class TreeView {
       { rowHeight: ROW_HEIGHT, overscan: OVERSCAN, assumed: ASSUMED, all: ALL_ROWS },
       {
         count: () => this.rows.length,
-        key: index => this.rows[index].node,
+        key: index => rowKey(this.rows[index]),
         make: index => this.newRow(this.rows[index]),
         draw: (element, index) => this.draw(element, this.rows[index]),
         active: () => this.activeIndex
@@ -189,22 +190,32 @@ export class TreeView {
   /** Move to a row and select it, as arrows and clicks do. */
   choose(index: number): void {
     const row = this.rows[Math.min(Math.max(index, 0), this.rows.length - 1)];
-    this.active = row.node;
-    const path = this.h.path(row.node);
+    this.active = rowKey(row);
+    if (!row.rest) this.select(this.h.path(row.node));
+    this.list.render();
+    this.scrollTo(this.active);
+    this.list.focus(this.active);
+  }
+
+  private select(path: string): void {
     reveal(this.h, this.store, path);
     this.store.set("operators", null);
     this.store.set("selected", path);
-    this.list.render();
-    this.scrollTo(row.node);
-    this.list.focus(row.node);
   }
 
   /** Open or close the container in a row. */
   toggle(row: TreeRow): void {
     if (row.open === null || row.node === 0) return;
+    if (row.rest) return this.showCopies(row.rest);
     if (row.open && this.h.isInside(this.store.get("focus"), row.node)) this.leaveFocus(row.node);
     else toggle(this.h, this.store, row.node);
     this.list.render();
+  }
+
+  /** The first of them takes the place of the row. */
+  private showCopies(fold: Fold): void {
+    if (!unfold(this.h, this.store, fold)) return;
+    this.choose(this.places.get(fold.members[this.rows[this.activeIndex].node === fold.first ? 1 : 0]) ?? 0);
   }
 
   /** Containers around the focus are open without being listed: closing one shows what lies around it. */
@@ -273,7 +284,7 @@ export class TreeView {
       unfolded: this.store.get("unfolded")
     });
     this.places.clear();
-    this.listed.forEach((row, index) => this.places.set(row.node, index));
+    this.listed.forEach((row, index) => this.places.set(rowKey(row), index));
     this.stale = false;
     this.keepActive();
   }
@@ -282,6 +293,7 @@ export class TreeView {
   private keepActive(): void {
     const wanted = this.selectedNode();
     if (wanted !== undefined && this.places.has(wanted)) this.active = wanted;
+    if (this.active < 0 && !this.places.has(this.active)) this.active = ~this.active;
     while (!this.places.has(this.active)) {
       const fold = this.h.fold(this.active);
       const drawn = fold && (this.store.get("shown").get(fold.first) ?? fold.first);
@@ -296,9 +308,9 @@ export class TreeView {
   }
 
   private draw(element: HTMLElement, row: TreeRow): void {
-    const selected = this.selectedNode() === row.node;
+    const selected = this.selectedNode() === rowKey(row);
     element.style.setProperty("--mkg-indent", `${Math.min(row.level - 1, MAX_INDENT) * INDENT}px`);
-    element.tabIndex = row.node === this.active ? 0 : -1;
+    element.tabIndex = rowKey(row) === this.active ? 0 : -1;
     setAttribute(element, "aria-level", row.level);
     setAttribute(element, "aria-posinset", row.position);
     setAttribute(element, "aria-setsize", row.siblings);
@@ -307,17 +319,18 @@ export class TreeView {
     this.fill(element, row);
   }
 
-  private newRow({ node }: TreeRow): HTMLElement {
+  private newRow({ node, rest }: TreeRow): HTMLElement {
     const element = el("div", "mkg-tree-row");
-    const path = this.h.path(node);
+    const path = this.h.path(rest?.first ?? node);
     element.setAttribute("role", "treeitem");
-    element.setAttribute("data-mkg-path", path);
+    element.setAttribute(rest ? "data-mkg-copies" : "data-mkg-path", path);
     return element;
   }
 
   /** What a row has no room for. */
-  private title({ node, fold }: TreeRow): string {
+  private title({ node, fold, rest }: TreeRow): string {
     const { h } = this;
+    if (rest) return words.SHOW_COPIES;
     const lines = [h.path(node), h.qualifiedName(node), ...badgeDescriptions(h, node, fold)];
     return lines.filter(Boolean).join("\n").slice(0, MAX_TITLE_LENGTH);
   }
@@ -325,14 +338,15 @@ export class TreeView {
   /** Redraw what is in the row, unless nothing of it changed. */
   private fill(element: HTMLElement, row: TreeRow): void {
     const found = search(this.h, this.store.get("query"));
-    const at = below(found.nodes, row.node);
-    const matched = found.nodes[at] === row.node;
+    const key = rowKey(row); // what is said of the node is said in its own row
+    const at = below(found.nodes, key);
+    const matched = found.nodes[at] === key;
     const hidden = hiddenMatches(this.h, row, found.nodes);
-    const color = this.color(row.node);
-    const status = this.store.get("view") === "diff" ? this.marks?.[row.node] : undefined;
+    const color = row.rest ? null : this.color(row.node);
+    const status = this.store.get("view") === "diff" && !row.rest ? this.marks?.[row.node] : undefined;
     const label = accessibleName(this.h, row);
     const members = this.axisMembers();
-    const onAxis = members[below(members, row.node)] === row.node;
+    const onAxis = members[below(members, key)] === key;
     const holds = !onAxis && hiddenMatches(this.h, row, members) > 0;
     const size = rowSize(this.h, this.store, row);
     const look = [color, status, onAxis, holds, size?.column];
@@ -402,13 +416,13 @@ export class TreeView {
   private clicked(event: MouseEvent): void {
     const row = this.rowAt(event);
     if (!row) return;
-    if (onTwisty(event) && row.open !== null) this.toggle(row);
+    if (row.rest || (onTwisty(event) && row.open !== null)) this.toggle(row);
     else this.choose(this.places.get(row.node) ?? 0);
   }
 
   private doubleClicked(event: MouseEvent): void {
     const row = this.rowAt(event);
-    if (row && !onTwisty(event)) this.toggle(row);
+    if (row && !row.rest && !onTwisty(event)) this.toggle(row);
   }
 }
 

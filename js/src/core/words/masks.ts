@@ -33,6 +33,18 @@ export const STEP_LOCKED = "Its channel groups are locked. Unlock them first.";
 export const TOOLBAR = "Importance, ratio and search";
 export const IMPORTANCE = "Importance";
 export const IMPORTANCE_TITLE = "Importance score: shades the squares and ranks the channels";
+export const IMPORTANCES: ReadonlyMap<string, string> = new Map([
+  ["l1", "Sum of the absolute weights of a channel"],
+  ["l2", "Root mean square of the weights of a channel"],
+  ["random", "Random scores, as a baseline"],
+  ["bn_scale", "Size of the normalization scale (BatchNorm weight) of a channel"],
+  ["fpgm", "Distance of the weights of a channel to those of all others: near duplicates score low"],
+  ["taylor", "First-order estimate of the loss change without the channel, from gradients"],
+  ["hessian", "Second-order estimate of the loss change without the channel"],
+  ["activation", "Size of the activations of a channel on the batches, times the weights that read them"],
+  ["expert_usage", "What each expert adds to the output on the batches"],
+  ["sensitivity", "Measured loss increase on the batches without the channel"]
+]);
 export const COMPARE = "Compare";
 export const COMPARE_TITLE = "Where a ratio ranks channels against each other";
 export const WITHIN_GROUPS = "within each group";

@@ -17,7 +17,6 @@ export const SELECT_MODULE = "Select this module";
 export const PARAMETERS = "Parameters";
 export const OWN_PARAMETERS = "Own parameters";
 export const MEMORY = "Memory";
-export const OUTPUT_SIZE = "Output size";
 export const HELP: ReadonlyMap<string, string> = new Map([
   ["params", "Trainable parameters in this module and everything inside; a shared tensor counts once"],
   ["own_params", "Parameters of this module itself, without those of modules inside"],
@@ -32,6 +31,8 @@ export const FLOPS_UNKNOWN = "FLOPs unknown";
 export const FLOPS_HELP =
   "Floating-point operations in this module and everything inside; a multiply-add counts as two";
 export const NOT_CALLED = "none: not called in this forward pass";
+export const SUM_OF_CHILDREN = "(sum of children)";
+export const CHILDREN_CALLED = "This module is not called itself: its children are called one by one";
 export const NO_FORMULA = "unknown: no formula for this operator";
 export const OCCURRENCES = "Occurrences";
 export const ONCE = "1 in this model";
@@ -83,7 +84,8 @@ export const SLOT = "the slot ";
 export const LEADS_BACK = " leads back to ";
 export const SAME_MODULE = " is the same module as ";
 export const TENSOR = "the tensor ";
-export const sameTensor = (name: string): string => ` is the same as ${name} of `;
+export const SAME_TENSOR = " is the same as ";
+export const OF = " of ";
 
 // Identity
 
@@ -116,6 +118,15 @@ export const groupTitle = (name: string, count: number, reason: string | null): 
   [name, tensors(count) + (reason === null ? "" : `, fixed: ${reason}`), HIGHLIGHT].join("\n");
 export const sizeOf = (size: string): string => `size ${size}`;
 export const dimension = (number: number): string => ` dim ${number}`;
+/** What tensors are to a channel group; the key is for the program. */
+export const ROLES = [
+  ["made", "output channels", "removed"],
+  ["read", "input channels", "follow"],
+  ["carried", "one value per channel", "follow"]
+] as const;
+export const ROLE_NAMES = { made: "output", read: "input", carried: "per channel", other: "" };
+export const carriedBy = (names: readonly string[], others: number): string =>
+  `Carried by ${names.join(", ")}${others > 0 ? ` and ${others} more` : ""} (no parameters of the group)`;
 export const FEWER = "fewer";
 export const moreTensors = (count: string): string => `+${count} more`;
 export const SHOW_FEWER = "Show fewer tensors";

@@ -51,9 +51,22 @@ export const SUM_OF_CHILDREN = "sum of children";
 export const MEAN_OF_MODULES = "mean of modules inside";
 export const meanOf = (count: number) => `mean of ${counted(count, "module")}`;
 export const NO_FINITE = "no finite values inside";
+/** Of columns that the page knows, as they begin a line. */
+export const COLUMNS: ReadonlyMap<string, string> = new Map([
+  ["params", "Parameters"],
+  ["own_params", "Own parameters"],
+  ["bytes", "Memory"],
+  ["flops", "FLOPs"],
+  ["output_bytes", "Output size"],
+  ["time", "Time"],
+  ["time_after", "Time after the plan"],
+  ["occurrences", "Occurrences"],
+  ["overlay", "Overlay"],
+  ["pruned", "Share pruned"]
+]);
 export const OVERLAY = "overlay";
 export const SHARE_PRUNED = "share pruned";
-export const OCCURRENCES = "occurrences in this model";
+export const OCCURRENCES = "Occurrences in this model";
 
 // exports
 
@@ -77,4 +90,5 @@ const PANES = { left: "tree", right: "details", both: "side panes" };
 export const widthOf = (pane: Pane) => `Width of the ${PANES[pane]}`;
 export const hidePane = (pane: Pane) => `Hide the ${PANES[pane]}`;
 export const showPane = (pane: Pane) => `Show the ${PANES[pane]}`;
+
 export const MORE = "More tools";

@@ -5,8 +5,8 @@ import "../../../../style/strip.css";
 import { button, el, listen, nameSpan, setAttribute, Part, setRole } from "../../shared/ui/dom";
 import { exactNumber } from "../../shared/base/format";
 import type { Fold, Hierarchy } from "../../shared/model/hierarchy";
-import { nodeLimit, openNodes, reveal, visibleCount } from "../../shared/model/expansion";
-import { GraphStore } from "../../shared/model/graph_store";
+import { reveal, unfold } from "../../shared/model/expansion";
+import type { GraphStore } from "../../shared/model/graph_store";
 import { below } from "../../tree/tree_rows";
 
 export const PAGE = 200;
@@ -171,20 +171,9 @@ export class InstanceStrip extends Part {
     const { fold, store } = this;
     if (!fold) return;
     const unfolded = new Set(store.get("unfolded"));
-    if (!unfolded.delete(fold.first)) unfolded.add(fold.first);
-    if (unfolded.has(fold.first) && this.isTooMany(fold, unfolded)) {
-      store.set("notice", words.notUnfolded(nodeLimit()));
-      return;
-    }
-    store.set("unfolded", unfolded);
+    if (unfolded.delete(fold.first)) store.set("unfolded", unfolded);
+    else if (!unfold(this.h, store, fold)) return;
     const selected = store.get("selected");
     if (selected !== null) reveal(this.h, store, selected); // folded again, the fold is drawn by the selected instance
-  }
-
-  private isTooMany(fold: Fold, unfolded: ReadonlySet<number>): boolean {
-    if (fold.count > nodeLimit()) return true;
-    const { h, store } = this;
-    const trial = new GraphStore({ shown: store.get("shown"), unfolded });
-    return visibleCount(h, trial, store.get("focus"), openNodes(h, store.get("expanded"))) > nodeLimit();
   }
 }

@@ -1,7 +1,7 @@
 // The toolbar of a graph, its color legend, and the breadcrumb of the selected module.
 
 import "../../../../style/toolbar.css";
-import { labelOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
+import { titleOf, MISSING_COLOR, NOT_FINITE_COLOR, sample, Scale, scaleOf } from "../../shared/stage/color";
 import {
   button,
   el,
@@ -23,10 +23,10 @@ import { exampleClass, modelSuggestions, search } from "../../shared/search/sear
 import * as words from "../../words/graph";
 import * as treeWords from "../../words/tree";
 import { helpButton } from "./key_help";
+import { ToolMenu } from "../../shared/ui/tool_menu";
 import { SearchBox, type SearchTexts } from "../../shared/search/search_box";
 import type { GraphStore, ViewName } from "../../shared/model/graph_store";
 import { Copier, copyButton } from "../../panel/parts";
-import { moreMenu } from "../../shared/ui/more_menu";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import { below } from "../../tree/tree_rows";
 
@@ -99,7 +99,9 @@ export class Toolbar extends Part {
     const help = helpButton();
     this.disposers.add(listen(help, "click", ask("mkg-help")));
     group.append(...this.flopsButton(), help);
-    return moreMenu(this.host, group, this.disposers);
+    const menu = new ToolMenu(group);
+    this.disposers.add(() => menu.dispose());
+    return menu.element;
   }
 
   /** Shows FLOPs on the cards, where they are known. */
@@ -144,7 +146,7 @@ export class Toolbar extends Part {
       if (Object.keys(this.store.get(given)).length > 0 || chosen === given) columns.push(given);
     }
     this.color.replaceChildren(option("none", words.NO_COLOR));
-    for (const column of new Set(columns)) this.color.append(option(column, labelOf(this.h, column)));
+    for (const column of new Set(columns)) this.color.append(option(column, titleOf(this.h, column)));
     this.color.value = chosen;
   }
 

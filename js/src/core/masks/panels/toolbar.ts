@@ -1,6 +1,7 @@
 // The toolbar of the editor with its ratio of indices, its status line, and the counters of parameters, FLOPs and bytes.
 
 import {
+  box,
   button,
   Debounced,
   Disposers,
@@ -14,6 +15,7 @@ import {
   field,
   setText
 } from "../../shared/ui/dom";
+import { ToolMenu } from "../../shared/ui/tool_menu";
 import { addWindowButtons } from "../../shared/ui/window_buttons";
 import type { Scope } from "../draft/scores";
 import type { EditorContext } from "../session/editor_context";
@@ -48,7 +50,6 @@ export class MaskToolbar extends Part {
     host.classList.add("mkg-mask-toolbar");
     setRole(host, "toolbar", words.TOOLBAR);
     this.importance.dataset.mkgNeedsKernel = "";
-    this.importance.title = words.IMPORTANCE_TITLE;
     this.scope.title = words.COMPARE_TITLE;
     this.importance.setAttribute("aria-label", words.IMPORTANCE);
     this.scope.setAttribute("aria-label", words.COMPARE);
@@ -56,11 +57,12 @@ export class MaskToolbar extends Part {
     this.scope.append(...SCOPES.map(([value, text]) => option(value, text)));
     this.ratio = new RatioControl(scene);
     this.disposers.add(() => this.ratio.dispose());
+    const menu = new ToolMenu(box("mkg-mask-tools", field("mkg-mask-field", words.COMPARE, this.scope), this.steps()));
+    this.disposers.add(() => menu.dispose());
     host.append(
-      field("mkg-mask-field", words.IMPORTANCE, this.importance),
-      field("mkg-mask-field", words.COMPARE, this.scope),
+      field("mkg-mask-field mkg-mask-by", words.IMPORTANCE, this.importance),
       this.ratio.element,
-      this.steps(),
+      menu.element,
       this.searchBox()
     );
     this.disposers.add(addWindowButtons(host));
@@ -93,7 +95,11 @@ export class MaskToolbar extends Part {
   private importances(names: readonly string[]): HTMLOptionElement[] {
     const chosen = this.scene.store.get("importance");
     const every = names.includes(chosen) || chosen === "" ? names : [...names, chosen];
-    return every.map(name => option(name, name));
+    return every.map(name => {
+      const element = option(name, name);
+      element.title = words.IMPORTANCES.get(name) ?? "";
+      return element;
+    });
   }
 
   private steps(): HTMLElement {
@@ -111,7 +117,7 @@ export class MaskToolbar extends Part {
   }
 
   private searchBox(): HTMLElement {
-    const box = el("div", "mkg-search");
+    const host = el("label", "mkg-search");
     this.input.type = "search";
     this.input.placeholder = words.SEARCH;
     this.input.title = words.FIND_TITLE;
@@ -120,8 +126,8 @@ export class MaskToolbar extends Part {
     this.input.setAttribute("aria-label", words.FIND);
     this.input.setAttribute("aria-keyshortcuts", "/");
     this.count.setAttribute("role", "status");
-    box.append(icon("search"), this.input, this.count);
-    return box;
+    host.append(icon("search"), this.input, this.count);
+    return host;
   }
 
   private searchKey(event: KeyboardEvent): void {
@@ -137,6 +143,8 @@ export class MaskToolbar extends Part {
   private show(): void {
     const { store, data } = this.scene;
     this.importance.value = store.get("importance");
+    const own = words.IMPORTANCES.get(this.importance.value);
+    this.importance.title = own === undefined ? words.IMPORTANCE_TITLE : `${words.IMPORTANCE_TITLE}\n${own}`;
     this.scope.value = store.get("scope");
     const query = store.get("query");
     if (this.input !== this.input.ownerDocument.activeElement) this.input.value = query;

@@ -4,7 +4,7 @@ import type { Hierarchy } from "./hierarchy";
 import type { AxesPayload, FlowPayload } from "../payload/payload";
 
 /** A dimension of a parameter or buffer that an axis runs along. */
-interface Member {
+export interface Member {
   node: number; // the module
   tensor: string; // its attribute there
   dim: number;

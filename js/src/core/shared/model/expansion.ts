@@ -104,6 +104,19 @@ export function showInstance(h: Hierarchy, store: GraphStore, member: number): v
   store.set("expanded", [...new Set(moved)]);
 }
 
+/** Draws every member of a fold; false (and a notice) when too much would be shown. */
+export function unfold(h: Hierarchy, store: GraphStore, fold: Fold): boolean {
+  const unfolded = new Set(store.get("unfolded")).add(fold.first);
+  const trial = () => new GraphStore({ shown: store.get("shown"), unfolded });
+  const count = () => visibleCount(h, trial(), store.get("focus"), openNodes(h, store.get("expanded")));
+  if (fold.count > nodeLimit() || count() > nodeLimit()) {
+    store.set("notice", words.notUnfolded(nodeLimit()));
+    return false;
+  }
+  store.set("unfolded", unfolded);
+  return true;
+}
+
 /** Makes the node at `path` visible; false if there is none. */
 export function reveal(h: Hierarchy, store: GraphStore, path: string): boolean {
   const node = h.find(path);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deepNet, hierarchyOf, hostileNet, hostileTexts, smallNet, wideNet } from "../../../testing/sample";
-import { fieldsOf, highlight, matches, modelSuggestions, search } from "./search";
+import { fieldsOf, highlight, matches, modelSuggestions, readNumber, search, split } from "./search";
 
 const found = (query: string) => matches(smallNet(), query).map(node => smallNet().path(node));
 
@@ -37,6 +37,21 @@ describe("search language", () => {
     ["params < 0.0000002 B bn1", ["bn1"]],
     ["class:conv2d layer1.3", ["layer1.3.conv"]],
     ["relu params< 1", ["layer1.0.relu", "layer1.1.relu", "layer1.2.relu", "layer1.3.relu"]],
+    ["params > 1,000,000", [""]],
+    ["params >= 1_000_000 type:linear", ["fc"]],
+    ["params ≥ 1M", ["", "conv1", "fc"]],
+    ["params≥1M class:linear", ["fc"]],
+    ["params ≤ 128 bn1", ["bn1"]],
+    ["params ≠ 0 class: BatchNorm2d", ["bn1"]],
+    ["class: Linear", ["fc"]],
+    ["class:  linear fc", ["fc"]],
+    ["class = Linear", ["fc"]],
+    ["class=Linear", ["fc"]],
+    ["type == linear", ["fc"]],
+    ['class = "Linear"', ["fc"]],
+    ['class:"Linear', ["fc"]],
+    ['"layer1.3.conv', ["layer1.3.conv"]],
+    ['params > 100 "bn1', ["bn1"]],
     ["occurrences=4 layer1.1", ["layer1.1", "layer1.1.conv", "layer1.1.relu"]],
     ['"fc"', ["fc"]],
     ["nothing-like-it", []]
@@ -47,6 +62,10 @@ describe("search language", () => {
 
   it.each([
     ["type:", "class after"],
+    ["class =", "class after"],
+    ["params > 1,5", "number after"],
+    ["params > 1__0", "number after"],
+    ["params > 10 MFLOPs", "number after “params>”"],
     ["params>", "number after"],
     ["params >", "number after “params>”"],
     ["params = x", "number after"],
@@ -65,8 +84,14 @@ describe("search language", () => {
     ["nothing-like-it", "No module matches “nothing-like-it”"],
     ["conv1 params > 1G", "No module matches “params > 1G”"],
     ["conv1 type:Linear", "No module matches all 2 terms"],
+    ["kind:Conv2d", /^No search word “kind:”. Use text, class:Conv2d, params > 1M, .*occurrences > 1M.$/],
+    ['conv1 "fc" >1M', /^Write a field before “>”: params, .*occurrences.$/],
+    ["≥ 5", /^Write a field before “≥”: params/],
+    ["params 1M", "Write a number after “params”, for example params > 1M."],
     ["", ""]
-  ])("says why nothing was found by %j", (query, why) => expect(search(smallNet(), query).why).toBe(why));
+  ])("says why nothing was found by %j", (query, why) =>
+    expect(search(smallNet(), query).why).toEqual(typeof why === "string" ? why : expect.stringMatching(why))
+  );
 
   it("offers fields, their comparisons and classes as one types", () => {
     const offered = (query: string) => modelSuggestions(smallNet(), query);
@@ -77,6 +102,21 @@ describe("search language", () => {
     expect(offered("fc type:conv")).toEqual(["fc class:Conv2d"]);
     expect(offered("class:Conv2d")).toEqual([]);
     expect(offered("")).toContain("params > 1M");
+  });
+
+  it.each([
+    ["10 MFLOPs", "flops", 1e7],
+    ["10MFLOPs", "flops", 1e7],
+    ["2 gflop", "flops", 2e9],
+    ["5 FLOPs", "flops", 5],
+    ["1 MiFLOPs", "flops", null],
+    ["10 MFLOPs", "params", null],
+    ["1,234,567.5", "params", 1234567.5],
+    ["12,34", "params", null]
+  ])("reads %s as a number of %s", (text, column, number) => expect(readNumber(text, column)).toBe(number));
+
+  it("keeps a number and its unit together", () => {
+    expect(split("flops > 10 MFLOPs conv").map(({ text }) => text)).toEqual(["flops > 10 MFLOPs", "conv"]);
   });
 
   it("offers the numbers that it can compare", () => {

@@ -13,11 +13,15 @@ export const COMPARISONS: ReadonlyMap<string, Comparison> = new Map<string, Comp
   ["<=", (value, bound) => value <= bound],
   ["=", (value, bound) => value === bound],
   ["==", (value, bound) => value === bound],
-  ["!=", (value, bound) => value !== bound]
+  ["!=", (value, bound) => value !== bound],
+  ["≥", (value, bound) => value >= bound],
+  ["≤", (value, bound) => value <= bound],
+  ["≠", (value, bound) => value !== bound]
 ]);
 const PREFIXES = ["", "k", "m", "g", "t", "p"];
-const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)(b?)$/i;
-export const CONDITION = /^([a-z_][\w.@-]*?)\s*(>=|<=|!=|==|=|>|<)\s*(.*)$/is;
+const DIGITS = String.raw`\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:_\d+)*\.?\d*|\.\d+`; // also "1,000,000" and "1_000"
+const NUMBER = new RegExp(String.raw`^([+-]?(?:${DIGITS})(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)(b?|flops?)$`, "i");
+export const CONDITION = /^([a-z_][\w.@-]*?)\s*(>=|<=|!=|==|=|>|<|≥|≤|≠)\s*(.*)$/is;
 
 export interface Term {
   text: string;
@@ -25,29 +29,33 @@ export interface Term {
 }
 
 /** A number with its unit, or a word. */
-const BOUND = String.raw`(?:[+-]?[\d.]\S*\s+(?:[kmgtp]i?b?|b)(?=\s|$)|\S*)`;
+const BOUND = String.raw`(?:[+-]?[\d.]\S*\s+(?:[kmgtp]i?b?|b|[kmgtp]?flops?)(?=\s|$)|\S*)`;
+const END = String.raw`(?:"(?=\s|$)|$)`; // of a phrase; one that is still being typed has no closing quote
+const CLASS = String.raw`(?:type|class)\s*(?::|==?)\s*`; // also "class: Conv2d" and "class = Conv2d"
 const TERM = new RegExp(
-  String.raw`"([^"]+)"(?=\s|$)|((?:type|class):)"([^"]*)"(?=\s|$)|([a-z_][\w.@-]*\s*(?:[<>!=]=|[<>=])\s*${BOUND}|\S+)`,
+  String.raw`"([^"]+)${END}|${CLASS}(?:"([^"]*)${END}|([^\s"]\S*)|$)|((?:model|family|community):)\s+(\S+)|([a-z_][\w.@-]*\s*(?:[<>!=]=|[<>=≥≤≠])\s*${BOUND}|\S+)`,
   "gi"
 );
 
 /** Terms are set apart by white space, which may stand in `params > 1 M`; "double quotes" keep a phrase together. */
 export function split(query: string): Term[] {
-  return [...query.matchAll(TERM)].map(([, phrase, prefix, quoted, plain]) =>
-    phrase !== undefined
-      ? { text: phrase, phrase: true }
-      : { text: prefix === undefined ? plain.trim() : prefix + quoted, phrase: false }
-  );
+  return [...query.matchAll(TERM)].map(([whole, phrase, quoted, name, kind, wanted, plain]) => {
+    if (phrase !== undefined) return { text: phrase, phrase: true };
+    if (plain !== undefined) return { text: plain.trim(), phrase: false };
+    if (kind !== undefined) return { text: kind + wanted, phrase: false };
+    return { text: `${/^\w+/.exec(whole)?.[0] ?? ""}:${quoted ?? name ?? ""}`, phrase: false };
+  });
 }
 
-/** "1.5M", "2 KiB", "1 MB"; "7B" is that many bytes where these are counted, and billions of all else. */
+/** "1.5M", "2 KiB", "10 MFLOPs"; "7B" is that many bytes where these are counted, and billions of all else. */
 export function readNumber(text: string, column: string): number | null {
   const found = NUMBER.exec(text);
   if (!found) return null;
   const [prefix, binary, byte] = found.slice(2).map(part => part.toLowerCase());
-  if (prefix === "" && binary !== "") return null;
-  const power = prefix === "" && byte !== "" && !isBytes(column) ? 3 : PREFIXES.indexOf(prefix);
-  return Number(found[1]) * (binary === "" ? 1000 : 1024) ** power;
+  const isOfFlops = byte.startsWith("flop");
+  if ((binary !== "" && (prefix === "" || isOfFlops)) || (isOfFlops && !column.includes("flop"))) return null;
+  const power = prefix === "" && byte === "b" && !isBytes(column) ? 3 : PREFIXES.indexOf(prefix);
+  return Number(found[1].replace(/[,_]/g, "")) * (binary === "" ? 1000 : 1024) ** power;
 }
 
 export function shortened(text: string): string {
@@ -98,7 +106,8 @@ function run(h: Hierarchy, query: string): SearchResult {
   if (tests.length && !notice) {
     for (let node = 0; node < h.size; node += 1) if (tests.every(test => test(node))) nodes.push(node);
   }
-  const reason = () => whyNone(terms, at => some(h.size, tests[at]), [words.noMatch, words.notTogether]);
+  const noMatch = (term: string) => misunderstood(h, term) ?? words.noMatch(term);
+  const reason = () => whyNone(terms, at => some(h.size, tests[at]), [noMatch, words.notTogether]);
   return { nodes, needles, notice, why: notice || (nodes.length > 0 || !tests.length ? "" : reason()) };
 }
 
@@ -116,6 +125,19 @@ export function whyNone(
   const at = terms.findIndex((_, term) => !matches(term));
   return at < 0 ? notTogether(terms.length) : noMatch(shortened(terms[at].text));
 }
+
+/** What a term that matches nothing was probably meant to be, and how that is written. */
+function misunderstood(h: Hierarchy, term: string): string | undefined {
+  const [, word] = /^([a-z_][\w-]*):/i.exec(term) ?? [];
+  if (word !== undefined) return words.unknownWord(shortened(`${word}:`), knownWords(h));
+  const [sign] = /^(?:[<>!]=?|=|[≥≤≠])/.exec(term) ?? [];
+  if (sign !== undefined) return words.fieldMissing(sign, fieldsOf(h).join(", "));
+  return columnNamed(h, term) && words.numberMissing(term, term.toLowerCase());
+}
+
+/** All that a search understands beside text. */
+const knownWords = (h: Hierarchy): string =>
+  [`class:${exampleClass(h)}`, ...fieldsOf(h).map(name => `${name} > 1M`)].join(", ");
 
 /** The numbers that a search may compare. */
 export function fieldsOf(h: Hierarchy): string[] {

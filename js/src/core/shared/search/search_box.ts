@@ -1,5 +1,6 @@
 // The search field of a toolbar: what is typed, how many it finds, and the keys that go with it.
 
+import "../../../../style/search.css";
 import { contextOf } from "../base/canvas";
 import { Debounced, type Disposer, Disposers, el, isField, listen, icon, onResize, option, uniqueId } from "../ui/dom";
 
@@ -21,7 +22,7 @@ interface SearchEvents {
 }
 
 export class SearchBox {
-  readonly element = el("div", "mkg-search");
+  readonly element = el("label", "mkg-search"); // a click beside the field goes into it
   private readonly disposers = new Disposers();
   private readonly input = el("input");
   private readonly count = el("span", "mkg-search-count");

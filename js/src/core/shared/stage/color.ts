@@ -157,7 +157,12 @@ function infoOf(h: Hierarchy, column: string): { label: string; aggregate: Aggre
   return Object.prototype.hasOwnProperty.call(info, column) ? info[column] : undefined;
 }
 
-/** What people call a column. */
+/** What people call a column, at the beginning of a line; the user's own as they called it. */
+export function titleOf(h: Hierarchy, column: string): string {
+  return words.COLUMNS.get(column) ?? labelOf(h, column);
+}
+
+/** The same within a line. */
 export function labelOf(h: Hierarchy, column: string): string {
   if (column === "overlay") return words.OVERLAY;
   if (column === "pruned") return words.SHARE_PRUNED;
@@ -221,7 +226,7 @@ function makeScale(h: Hierarchy, column: string, aggregate: Aggregate, values: r
   const map = logarithmic ? logMap(smallest, max) : linearMap(min, max);
   return {
     column,
-    label: column === "occurrences" ? words.OCCURRENCES : labelOf(h, column),
+    label: column === "occurrences" ? words.OCCURRENCES : titleOf(h, column),
     aggregate,
     logarithmic,
     min,
