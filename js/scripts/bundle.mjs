@@ -55,6 +55,19 @@ const layoutOnce = source => ({
   }
 });
 
+// Simulations here are stepped by hand and heard by nobody: what d3-force has for that needs neither clock nor listeners.
+const stepped = {
+  name: "stepped",
+  setup(builder) {
+    const modules = {
+      "d3-timer": "export const timer = () => ({ restart() {}, stop() {} });",
+      "d3-dispatch": "export const dispatch = () => ({ on() {}, call() {} });"
+    };
+    builder.onResolve({ filter: /^d3-(timer|dispatch)$/ }, ({ path }) => ({ path, namespace: "stepped" }));
+    builder.onLoad({ filter: /.*/, namespace: "stepped" }, ({ path }) => ({ contents: modules[path] }));
+  }
+};
+
 export async function bundle(entry, { plugins = [], ...options } = {}) {
   const result = await build({
     entryPoints: [entry],
@@ -75,7 +88,8 @@ const embeddable = code => code.replaceAll("</script", "<\\/script");
 
 /** What esbuild has minified, smaller by a fiftieth: every saved page carries the script. */
 async function minified(script) {
-  const options = { ecma: 2021, compress: { ecma: 2021 }, mangle: true, format: { asciiOnly: true, comments: false } };
+  const compress = { ecma: 2021, unsafe_arrows: true }; // no function expression here is called with `new`
+  const options = { ecma: 2021, compress, mangle: true, format: { asciiOnly: true, comments: false } };
   return embeddable((await experiments.swc.minify(script, options)).code);
 }
 
@@ -83,7 +97,7 @@ async function minified(script) {
 export async function bundlePage(source) {
   const script = await bundle(`${source}/standalone.ts`, {
     alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
-    plugins: [withoutItself, layoutOnce(source)]
+    plugins: [withoutItself, stepped, layoutOnce(source)]
   });
   return minified(script);
 }

@@ -7,6 +7,7 @@ import type { ViewerHost } from "./files/read_only_documents";
 import { MODULE, VERSION } from "../generated/version";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import "../../style/lab.css";
+import "../../style/theme.css";
 import { DEFAULT_LIMITS, applySettings } from "../core/shared/base/settings";
 import * as words from "../core/words/lab";
 
@@ -14,7 +15,7 @@ import * as words from "../core/words/lab";
 
 const ID = `${MODULE}:settings`; // js/schema/settings.json
 
-/** Classes of the body, which style/lab.css gives the colors of a theme. */
+/** Classes of the body, which style/theme.css gives the colors of a theme. */
 const THEMES = ["light", "dark", "high-contrast"].map(theme => [theme, `mkg-theme-${theme}`] as const);
 const CALM = "mkg-reduced-motion";
 

@@ -2,7 +2,7 @@
 
 import type { SavedBuffer, SavedPage, SavedWidget } from "../core/export/html";
 import { WidgetModel, type Callbacks, type DOMWidgetView, type Manager, type Serializers } from "./base";
-import "../../style/lab.css";
+import "../../style/theme.css";
 
 type Attributes = Record<string, unknown>;
 export type ModelClass = (new (...args: ConstructorParameters<typeof WidgetModel>) => WidgetModel) & {
@@ -65,7 +65,7 @@ export abstract class Models implements Manager {
   }
 }
 
-// Light or dark, where somebody else than the system says which: the classes are those of style/lab.css.
+// Light or dark, where somebody else than the system says which: the classes are those of style/theme.css.
 
 const THEMES = ["light", "dark"] as const;
 type Theme = (typeof THEMES)[number];

@@ -19,6 +19,7 @@ import { emptyExtent, measure, type Range, rangeOf, type ValueRange } from "./da
 import { type MetricData, MAX_SERIES, alertMessage } from "./data/metric_data";
 import { type ChartTheme, type ColorBook, COLORS, runDash, sharingGrey } from "./base/chart_theme";
 import { valueAxis, valueText } from "./base/value_axis";
+import { isLoss } from "./data/logged_losses";
 import type { PanelReader, Span } from "./base/state";
 
 /** What all pictures are made from. */
@@ -102,7 +103,8 @@ export function linePicture(
     return { ...chartLine(source, group, { span, log, extent, isAlone }), color, reason };
   });
   const grey = sharingGrey(keys, slots);
-  const axis = valueAxis(extent.least, extent.greatest, log);
+  const rest = isLoss(metricOf(data, store)) ? restOf(extent) : 0;
+  const axis = valueAxis(extent.least - rest, extent.greatest + rest, log);
   const marks = lineMarks(source, all);
   const shown = all.flatMap(one => {
     const line = data.line(one.series);
@@ -119,6 +121,12 @@ export function linePicture(
     isEmpty: !drawn.some(({ range }) => range.end > range.start) && store.get("zoom") === null
   };
 }
+
+const LEAST_CHANGE = 0.05; // of a loss: one that changes less is to look flat
+
+/** What an axis has above and below a loss that hardly changes. */
+const restOf = ({ least, greatest }: ValueRange): number =>
+  Math.max(0, (LEAST_CHANGE * Math.abs(greatest) - (greatest - least)) / 2) || 0;
 
 /** What has one color in all runs and phases; where it is alone, it has one in each. */
 const callOf = ({ entry, logged }: SelectedSeries) => `${entry.module}\n${entry.call}${logged && `\n${logged}`}`;
