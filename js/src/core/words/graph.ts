@@ -42,10 +42,11 @@ export const BATCH_NORM = "batch norm"; // of a file that tells no classes
 
 // Edges
 
-export const ORDER = "Order of registration. Pass inputs to see the data flow: mk.ModelGraph(model, x)";
-export const ORDER_NOTICE = "Arrows show the order of registration. Pass inputs to see the data flow: ";
-export const COPY_CODE = "Copy code";
 export const ORDER_CODE = "mk.ModelGraph(model, x)";
+const PASS_INPUTS = "Pass inputs to see the data flow: ";
+export const ORDER = `Order of registration. ${PASS_INPUTS}${ORDER_CODE}`;
+export const ORDER_NOTICE = `Arrows show the order of registration. ${PASS_INPUTS}`;
+export const COPY_CODE = "Copy code";
 export const SHAPE_UNKNOWN = "shape unknown";
 export const SIZE_UNKNOWN = "size unknown";
 export const TYPE_UNKNOWN = "type unknown";

@@ -69,12 +69,16 @@ export function operatorGroupText(flow: Dataflow, group: OperatorGroup): CardTex
   return { title: titleOf(flow, steps), subtitle: "", detail: oneLine(detail || lineText(group)) };
 }
 
-/** What a module without modules does by its own code, where neither its card nor its class says it. */
-export function withOperators(flow: Dataflow, steps: readonly number[], text: CardText): CardText {
-  if (text.detail !== "" || steps.length < 2) return text;
+/** What a module without modules does by its own code; "" where its card has more to say, or its class says it. */
+export function ownOperators(flow: Dataflow, steps: readonly number[], text: CardText): string {
+  if (text.detail !== "" || steps.length < 2) return "";
   const title = titleOf(flow, steps);
-  return isIn(title, text.subtitle) || isIn(title, text.title) ? text : { ...text, detail: title };
+  return isIn(title, text.subtitle) ? "" : title;
 }
+
+/** The width of a card that has room for a line at every zoom at which it is read. */
+export const widthFor = (line: string, measure: Measure): number =>
+  Math.ceil(measure(line, sizeAt(FONT.text, LEGIBLE_ZOOM), false)) + 2 * CARD.padding;
 
 /** "RMS norm" is in "LlamaRMSNorm". */
 function isIn(title: string, name: string): boolean {

@@ -287,7 +287,7 @@ describe("the card of a module without modules", () => {
   };
 
   it("names what its code does", () => {
-    expect(details("TopKRouter", "addmm", "softmax", "topk", "div")).toBe("linear, softmax, +2");
+    expect(details("TopKRouter", "addmm", "softmax", "topk", "div")).toBe("softmax, topk, +2");
   });
 
   it("does not where its class says it, or where it is one operator", () => {

@@ -17,7 +17,7 @@ import {
   type SceneNode
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, unitText, withOperators } from "./flow_cards";
+import { glyphSize, stepText, operatorGroupText, ownOperators, unitText, widthFor } from "./flow_cards";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
 import { FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "../../shared/model/flow_units";
@@ -232,8 +232,8 @@ class FlowSceneBuilder {
     const only = this.onlyStep(place);
     const name = this.nameIn(parent, node);
     const own = unitText(h, unit, name, fold, this.items.isRun(place));
-    const told = unit.isLeaf ? withOperators(this.flow, this.items.ownSteps(unit), own) : own;
-    const text = withFlops(h, this.store, node, told);
+    const code = unit.isLeaf ? ownOperators(this.flow, this.items.ownSteps(unit), own) : "";
+    const text = withFlops(h, this.store, node, code ? { ...own, detail: code } : own);
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
     }
@@ -244,6 +244,7 @@ class FlowSceneBuilder {
     this.carded.add(node);
     this.count++;
     this.cards.set(place, this.nodes.length);
+    const [width, height] = cardSize(shown, badge, opens, this.measure);
     return this.add({
       id,
       index: node,
@@ -255,7 +256,7 @@ class FlowSceneBuilder {
       kind: only !== undefined ? "operator" : fold ? "fold" : "module",
       ...shown,
       badge,
-      size: cardSize(shown, badge, opens, this.measure)
+      size: [code ? Math.max(width, widthFor(code, this.measure)) : width, height]
     });
   }
 

@@ -142,6 +142,7 @@ export interface CardText {
   detail: string; // a few hyper-parameters, or what is inside
 }
 
+const FLAG = 24; // width of the sign of a block that can go
 export const CARD = { minWidth: 116, maxWidth: 236, padding: 14, short: 46, tall: 62, chevron: 18 };
 
 /** `fold`: the run that the card stands for; of similar modules it says what they have from the least to the most. */
@@ -208,7 +209,7 @@ export function foldParams(h: Hierarchy, fold: Fold): string {
 /** Width and height of a closed card. */
 export function cardSize(text: CardText, badge: string, container: boolean, measure: Measure): [number, number] {
   const [title, small] = [FONT.title, FONT.text].map(size => sizeAt(size, LEGIBLE_ZOOM)); // names are never cut
-  const extra = (badge ? measure(badge, small, true) + 14 : 0) + (container ? CARD.chevron : 0);
+  const extra = (badge ? measure(badge, small, true) + 14 : 0) + (container ? CARD.chevron + FLAG : 0);
   const widest = Math.max(
     measure(text.title, title, true) + extra,
     measure(text.subtitle, FONT.text, false),

@@ -1,6 +1,7 @@
 // Stretches of operators: what a module's own code does between two calls of others, drawn as one small card.
 
 import { type Dataflow, operatorWord } from "./dataflow";
+import { isPick } from "./operator_names";
 import { push } from "../base/multimap";
 import { OUTSIDE, type Units } from "./flow_units";
 
@@ -63,7 +64,7 @@ function splitByCall(flow: Dataflow, units: Units, unit: number, steps: readonly
   };
   if (steps.length > MAX_SPLIT) return [[...steps]];
   const isOne = steps.every(step => (read.get(step)?.size ?? 0) < 2);
-  const isChosen = (step: number) => sourceOf(step) > unit && PICKS.test(operatorWord(flow.fullName(step)));
+  const isChosen = (step: number) => sourceOf(step) > unit && isPick(operatorWord(flow.fullName(step)));
   const chosen = isOne ? [] : steps.filter(isChosen);
   const taken = new Map<number, number>(); // step -> the call by which it stands
   for (const step of [...chosen].reverse()) {
@@ -80,8 +81,6 @@ function splitByCall(flow: Dataflow, units: Units, unit: number, steps: readonly
 }
 
 const MAX_SPLIT = 128; // operators of a group: a larger one does more than its parts tell
-/** Operators that weigh values against each other, or pick some of them. */
-const PICKS = /^(?:softmax|sigmoid|topk|argmax|argmin|max|min|sort|argsort|multinomial|one_hot|cumsum)$/;
 
 /** What reads nothing but numbers in the code goes with what alone reads it: no way leads into it. */
 function joinConstants(flow: Dataflow, own: readonly number[], groups: Groups): void {

@@ -22,6 +22,7 @@ const MAPS = listed(
   "relu|relu6|leaky_relu|prelu|elu|selu|celu|gelu|silu|mish|hardtanh|hardswish|hardsigmoid|sigmoid|tanh|softplus|" +
     "exp|expm1|log|log1p|log2|log10|erf|sin|cos|tan|atan|atan2|dropout|threshold|logsigmoid|logit|polar"
 );
+const PICKS = listed("softmax|sigmoid|topk|argmax|argmin|max|min|sort|argsort|multinomial|one_hot|cumsum|nms");
 const PASSED = listed("dropout|to"); // also lie within a pattern
 /** Names that people use, of operators that torch calls otherwise. */
 const USUAL: readonly (readonly [RegExp, string])[] = [
@@ -32,6 +33,9 @@ const USUAL: readonly (readonly [RegExp, string])[] = [
   [/^linalg_vector_norm$/, "norm"],
   [/^unique2$/, "unique"]
 ];
+
+/** Whether an operator weighs values against each other, or picks some of them. */
+export const isPick = (name: string): boolean => PICKS.has(name);
 
 function rankOf(flow: Dataflow, step: number): Rank {
   const name = plainName(flow, step);
@@ -209,7 +213,8 @@ function mostTelling(kinds: readonly Kind[]): Kind[] {
   const chosen = telling.length > 0 ? telling : kinds;
   const size = (kind: Kind) =>
     kind.reduce((sum, { rank, steps }) => sum + (rank === Rank.Pattern ? steps.length : 1), 0);
-  const sorted = [...chosen].sort((a, b) => byRank(a, b) || size(b) - size(a));
+  const picks = ([{ name }]: Kind) => Number(isPick(name));
+  const sorted = [...chosen].sort((a, b) => byRank(a, b) || picks(b) - picks(a) || size(b) - size(a));
   return sorted.slice(0, MAX_NAMES);
 }
 

@@ -83,7 +83,7 @@ describe("an open group of operators", () => {
 
   it("says when closed what it computes and how many others there are", () => {
     const card = draw().nodes.find(({ kind }) => kind === "operator");
-    expect(card).toMatchObject({ title: "tanh, relu, +13", opens: true, detail: "net.py" });
+    expect(card).toMatchObject({ title: "relu, sigmoid, +13", opens: true, detail: "net.py" });
   });
 
   it("has a graph of its lines, in which nothing leads back", () => {
