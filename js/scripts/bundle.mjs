@@ -89,7 +89,7 @@ const embeddable = code => code.replaceAll("</script", "<\\/script");
 /** What esbuild has minified, smaller by a fiftieth: every saved page carries the script. */
 async function minified(script) {
   const compress = { ecma: 2021, unsafe_arrows: true }; // no function expression here is called with `new`
-  const options = { ecma: 2021, compress, mangle: true, format: { asciiOnly: true, comments: false } };
+  const options = { ecma: 2021, compress, mangle: true, format: { asciiOnly: false, comments: false } }; // pages are UTF-8
   return embeddable((await experiments.swc.minify(script, options)).code);
 }
 

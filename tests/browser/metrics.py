@@ -131,8 +131,15 @@ class MetricsPage:
             timeout=PATIENCE,
         )
 
+    def open_tools(self) -> None:
+        """Open the menu of tools, where the cell has no room for all of them."""
+        opener = self.find(".mkg-more-opener")
+        if opener.is_visible() and opener.get_attribute("aria-expanded") == "false":
+            opener.click()
+
     def drawn(self) -> list[dict[str, str]]:
         """The rows of the CSV file that the panel saves: everything that is drawn."""
+        self.open_tools()
         with self.page.expect_download() as download:
             self.find(".mkg-metric-csv").click()
         return list(csv.DictReader(download.value.path().read_text("utf-8-sig").splitlines()))

@@ -111,7 +111,7 @@ def test_an_edge_lights_the_path_of_its_value(notebook: NotebookPage, view: str)
 def test_an_edge_says_what_is_not_known(notebook: NotebookPage) -> None:
     graph = show(notebook, f"{RESIDUAL}graph = mk.ModelGraph(model)\ndisplay(graph)")
     point_at_edge(graph, "first", "second")
-    assert "The order of definition" in graph.page.locator(TIP).inner_text()
+    assert "Order of registration" in graph.page.locator(TIP).inner_text()
 
 
 @in_shared_page

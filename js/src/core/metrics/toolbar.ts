@@ -226,6 +226,8 @@ export class PanelStatus extends Part {
     const word = this.wordOf(state, states);
     const { length } = this.runs;
     setText(this.word, state !== own || count === length ? word : words.someRuns(word, count, length));
+    const isOver = OVER.includes(state) && !this.store.get("paused"); // nothing is left to pause
+    this.host.parentElement?.classList.toggle("mkg-is-over", isOver);
     if (this.state.dataset.mkgState === state) return;
     this.state.dataset.mkgState = state;
     this.state.replaceChildren(icon(sign), this.word);
