@@ -88,15 +88,16 @@ const embeddable = code => code.replaceAll("</script", "<\\/script");
 
 /** What esbuild has minified, smaller by a fiftieth: every saved page carries the script. */
 async function minified(script) {
-  const compress = { ecma: 2021, unsafe_arrows: true }; // no function expression here is called with `new`
-  const options = { ecma: 2021, compress, mangle: true, format: { asciiOnly: false, comments: false } }; // pages are UTF-8
+  // pages are UTF-8
+  const options = { ecma: 2021, compress: { ecma: 2021 }, mangle: true, format: { asciiOnly: false, comments: false } };
   return embeddable((await experiments.swc.minify(script, options)).code);
 }
 
-/** The script of saved pages, in which models and views live without Jupyter. */
-export async function bundlePage(source) {
+/** The script of saved pages, in which models and views live without Jupyter; `isLive`: also of those in another page. */
+export async function bundlePage(source, isLive = false) {
   const script = await bundle(`${source}/standalone.ts`, {
     alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
+    define: { WITH_LIVE: String(isLive) },
     plugins: [withoutItself, stepped, layoutOnce(source)]
   });
   return minified(script);
@@ -110,7 +111,14 @@ export async function bundleAmd(source, plugins) {
   return `${open}${code}\nreturn module.exports});\n`;
 }
 
-/** The code of an anywidget: an ES module that holds the script of saved pages. */
-export function bundleAnywidget(source) {
-  return bundle(`${source}/marimo.ts`, { format: "esm" });
+/** The code of an anywidget: an ES module that holds the script of live pages. */
+export async function bundleAnywidget(source) {
+  const contents = `export const STANDALONE_JS = ${JSON.stringify(await bundlePage(source, true))};`;
+  const live = {
+    name: "live",
+    setup(builder) {
+      builder.onLoad({ filter: /generated.standalone_source\.ts$/ }, () => ({ contents }));
+    }
+  };
+  return bundle(`${source}/marimo.ts`, { format: "esm", plugins: [live] });
 }

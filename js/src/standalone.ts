@@ -10,6 +10,9 @@ import * as widgets from "./widgets/all";
 import * as controls from "./standalone/controls";
 import * as words from "./core/words/shared";
 
+/** Whether the script is that of live pages, too: saved ones need not carry how those hear from the page around them. */
+declare const WITH_LIVE: boolean;
+
 // What a page without a host can show: every widget of the package, and the boxes and links of ipywidgets.
 
 const KINDS: Kinds = { ...controls, ...widgets };
@@ -21,7 +24,7 @@ function start(): void {
   const page = readPage();
   const host = el("main", "mkg-page");
   document.body.append(host);
-  if (page?.live && window.parent !== window) {
+  if (WITH_LIVE && page?.live && window.parent !== window) {
     document.body.className = "";
     return startLive(host, KINDS);
   }

@@ -104,6 +104,16 @@ class GraphPage:
         rows = self.find(f".mkg-tree [role=treeitem][data-mkg-path]{mark}")
         return rows.evaluate_all("rows => rows.map(row => row.dataset.mkgPath)")
 
+    def open_tools(self) -> None:
+        """Open the menu of tools, in a cell that has no room for them all."""
+        opener = self.find(".mkg-more-opener")
+        if opener.is_visible() and opener.get_attribute("aria-expanded") == "false":
+            opener.click()
+
+    def fit(self) -> None:
+        self.open_tools()
+        self.find(".mkg-fit").first.click()
+
     def wait_for_selection(self, path: str) -> None:
         """Wait until side panel and tree show the path, and Python has it."""
         self.notebook.wait_for(

@@ -139,7 +139,7 @@ def test_operators_are_nodes_inside_their_modules(notebook: NotebookPage) -> Non
     graph.double_click("layer1.0")
     graph.wait_for_node("layer1.0.conv1")
     notebook.wait_for_value("graph.expanded", ["layer1", "layer1.0"])
-    graph.find(".mkg-fit").first.click()
+    graph.fit()
     add = graph.evaluate(f"() => {ITEMS}.filter(item => item.title === 'add_').map(item => [item.id, item.parent])")
     assert [parent for _, parent in add] == ["layer1.0"]
     notebook.screenshot("resnet18-operators")

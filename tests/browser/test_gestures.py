@@ -175,7 +175,7 @@ def test_every_gesture_has_a_button_that_says_its_key(notebook: NotebookPage) ->
     before = look(graph)
     graph.find(".mkg-zoom-selection").click()
     assert look(graph) != before
-    graph.find(".mkg-fit").click()
+    graph.fit()
     assert look(graph)["zoom"] < 1
 
 
@@ -247,7 +247,7 @@ def test_the_minimap_covers_no_card(notebook: NotebookPage, build: str) -> None:
     seen = [graph.evaluate(OVERLAPS)]
     for act in (
         lambda: graph.find(".mkg-expand-all").click(),
-        lambda: graph.find(".mkg-fit").click(),
+        graph.fit,
         lambda: graph.evaluate(f"() => {STAGE}.camera.zoomBy(4, 100, 100)"),
         lambda: graph.evaluate(f"() => {STAGE}.camera.panBy(-300, -200)"),
         lambda: graph.evaluate(f"() => {STAGE}.camera.panBy(-900, -600)"),

@@ -140,7 +140,7 @@ def test_a_pickle_that_runs_code_is_a_warning_and_runs_nothing(files: FilesPage,
     warning = files.view(".mkg-file-notice")
     assert f"{os.name}.system" in warning.inner_text() or "posix.system" in warning.inner_text()
     assert warning.get_attribute("role") == "alert"
-    assert warning.locator("bdi").first.inner_text().startswith("torch.load(")  # code, as it is written
+    assert "torch.load(weights_only=False)" in warning.locator("bdi").first.inner_text()  # code, as it is written
     assert "mkg-is-danger" in (warning.get_attribute("class") or "")
     assert "system" in files.view(".mkg-file-classes").inner_text()
     assert not mark.exists()
@@ -150,7 +150,7 @@ def test_a_pickle_that_runs_code_is_a_warning_and_runs_nothing(files: FilesPage,
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("cut.safetensors", lambda whole: whole[: len(whole) // 2], "cut off"),
+        ("cut.safetensors", lambda whole: whole[: len(whole) // 2], "incomplete"),
         pytest.param("empty.pt2", lambda _: b"", "empty", marks=pytest.mark.nightly),
         ("odd.onnx", lambda _: bytes(range(256)) * 4, "malformed"),
         pytest.param("text.gguf", lambda _: HOSTILE.encode() * 9, "text, not a model", marks=pytest.mark.nightly),
@@ -193,7 +193,7 @@ def test_a_deleted_file_says_so_and_comes_back(files: FilesPage) -> None:
     note = files.view(".mkg-file-gone")
     note.wait_for()
     files.screenshot("model-file-deleted")
-    assert "no longer there" in note.inner_text()
+    assert "no longer exists" in note.inner_text()
     assert files.view("[role=treeitem]").filter(has_text="kept").count() == 1
     write_safetensors(path, {"back.weight": (3,)})
     files.view("[role=treeitem]").filter(has_text="back").wait_for()
@@ -218,12 +218,14 @@ def test_a_narrow_view_has_room_for_the_graph(files: FilesPage, width: int) -> N
     assert box is not None
     assert box["width"] > width * 0.6
     assert box["height"] > 150
-    tree, panel = files.view(".mkg-left").bounding_box(), files.view(".mkg-right").bounding_box()
-    assert tree is not None
-    assert panel is not None
-    assert panel["y"] >= box["y"] + box["height"] - 1
-    assert panel["width"] > width * 0.9
-    assert (tree["x"] + tree["width"] <= box["x"] + 1) is (width > 520)
+    tree = files.view(".mkg-left").bounding_box()
+    if width > 520:
+        assert tree is not None
+        assert tree["x"] + tree["width"] <= box["x"] + 1
+    else:  # the canvas has all of the width, and the tree comes when asked for
+        assert tree is None
+        files.view("[aria-label='Show the side panes']").click()
+        files.view(".mkg-left").wait_for()
 
 
 @pytest.mark.nightly
@@ -280,7 +282,7 @@ def test_a_tensor_is_counted_by_a_kernel_that_runs(files: FilesPage) -> None:
     button = files.view(".mkg-file-histogram").first
     button.click()
     answer = files.view(".mkg-file-answer").first
-    files.wait_for("() => /running kernel/.test(document.querySelector('.mkg-file-answer').textContent)")
+    files.wait_for("() => /running Python kernel/.test(document.querySelector('.mkg-file-answer').textContent)")
     assert files.kernels() == []
     files.server.write("asked.ipynb", code_notebook([]))
     files.command("docmanager:open", path="asked.ipynb")

@@ -135,7 +135,7 @@ def test_a_single_model_has_nothing_to_be_compared_with(browser: Browser, tmp_pa
         root = page.page.locator(EXPLORER)
         root.locator('[data-mkg-view="overlap"]').click()
         root.locator(".mkg-kg-matrix-view .mkg-kg-nothing").wait_for()
-        assert "There is only one model" in root.locator(".mkg-kg-matrix-view").inner_text()
+        assert "The graph has one model" in root.locator(".mkg-kg-matrix-view").inner_text()
         assert not root.locator(".mkg-kg-matrix").is_visible()
 
 

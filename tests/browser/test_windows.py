@@ -129,7 +129,7 @@ def test_all_of_a_graph_stays_in_view_on_the_whole_screen(notebook: NotebookPage
       return stage.picture.items.every(({{ box: [x, y, across, down] }}) =>
         x >= left && y >= top && x + across <= left + width && y + down <= top + height);
     }}"""
-    graph.find(".mkg-fit").click()
+    graph.fit()
     assert graph.evaluate(whole)
     graph.find(".mkg-full-screen").click()
     wait_until_full(notebook, notebook.page.locator(ROOT), True)

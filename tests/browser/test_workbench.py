@@ -205,7 +205,7 @@ def test_the_panes_are_resized_and_closing_leaves_nothing(notebook: NotebookPage
     assert after is not None
     assert after["height"] > before["height"] + 50
     notebook.execute("bench.split = {'rows': 0.3, 'columns': 0.4}")
-    notebook.wait_for(f"() => document.querySelector('{BENCH} [role=separator]').ariaValueNow === '30'")
+    notebook.wait_for(f"() => document.querySelector('{BENCH} .mkg-workbench-handle').ariaValueNow === '30'")
     notebook.execute("bench.close()")
     notebook.wait_for(f"() => document.querySelector('{BENCH} .mkg-graph-canvas') === null")
     assert notebook.value("len(__import__('comm').get_comm_manager().comms)") == comms

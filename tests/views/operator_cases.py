@@ -179,6 +179,8 @@ MISNAMED: dict[str, dict[str, Forward]] = {
         "products of two values": lambda m, x, y: x * y + y * (1 - x),
         "a dot product": lambda m, x, y: (x * y).sum(-1),
         "a table of weights": lambda m, x, y: (x * m.weight).sum(-1),
+        "a dot product with one vector": lambda m, x, y: (x * y[:, :1]).sum(-1),
+        "a polynomial": lambda m, x, y: x * y[..., :1] + y * x[..., :1],
         "a sum of what was weighed alike": lambda m, x, y: (x * y[..., :1]).sum(-1),
     },
     "mse_loss": {

@@ -89,7 +89,8 @@ def entries(value: object) -> list[tuple[str, Any]]:
 def indexed_entries(value: object) -> list[tuple[str, Any]]:
     """Returns the entries of a container with their step as Python writes it, as `["image"]`, `[0]` or `.field`."""
     if isinstance(value, Mapping):
-        return [(f"[{json.dumps(key) if isinstance(key, str) else repr(key)}]", value[key]) for key in value]
+        written = ((key, json.dumps(key, ensure_ascii=False) if isinstance(key, str) else repr(key)) for key in value)
+        return [(f"[{name}]", value[key]) for key, name in written]
     return entries(value)
 
 

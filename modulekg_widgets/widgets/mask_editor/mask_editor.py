@@ -498,12 +498,12 @@ class MaskEditor(ModelWidget):
         self.stage, self.operations = self._pruning.stage, self._pruning.operations
         self._accept_own_change()
         self._show_trial()
+        self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
     def _accept_own_change(self) -> None:
         """Take what the editor itself has done to the model as known, here and in linked graphs."""
         for widget in (self, *self.graphs):
             widget._accept_change(self._pruning.model)
-        self.uncut = {text(path): number(count) for path, count in self._pruning.original_sizes.items()}
 
     def _show_trial(self) -> None:
         self.trial = trial_payload(self._pruning)

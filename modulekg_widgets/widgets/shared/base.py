@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ipywidgets import DOMWidget
-from traitlets import Bool, Bunch, Dict, Int, List, TraitError, Unicode
+from traitlets import Bool, Bunch, Dict, Float, Int, List, TraitError, Unicode
 
 from modulekg_widgets._version import __version__
 from modulekg_widgets.engine.errors import (
@@ -156,7 +156,14 @@ def _add_box_pictures() -> None:
 
 
 # what an attribute takes, by its trait
-TRAIT_WORDS = ((Unicode, "text"), (Bool, "True or False"), (Int, "a whole number"), (Dict, "a dict"), (List, "a list"))
+TRAIT_WORDS = (
+    (Unicode, "text"),
+    (Bool, "True or False"),
+    (Int, "a whole number"),
+    (Float, "a number"),
+    (Dict, "a dict"),
+    (List, "a list"),
+)
 WRONG_TYPE = re.compile(
     r"The '(\w+)' trait of an? \w+ instance (contains .* which )?expected .*, not the (\w+)", re.DOTALL
 )
@@ -168,7 +175,9 @@ def _as_widget_error(owner: type[ModuleKGWidget], error: TraitError) -> TraitErr
     trait = owner.class_traits().get(found[1]) if found else None
     if isinstance(error, ModuleKGError) or found is None or trait is None:
         return error if isinstance(error, ModuleKGError) else WidgetValueError(str(error))
-    words = next((words for kind, words in TRAIT_WORDS if isinstance(trait, kind)), "another type")
+    words = next((words for kind, words in TRAIT_WORDS if isinstance(trait, kind)), "")
+    if not words:  # of what it takes traitlets says more
+        return WidgetValueError(str(error))
     item = getattr(trait, "_trait", None)
     if isinstance(trait, List) and isinstance(item, Unicode):
         words = "a list of texts"

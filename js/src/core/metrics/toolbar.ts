@@ -235,11 +235,11 @@ export class PanelStatus extends Part {
 
   /** With what is not finite, or the step of a saved page. */
   private wordOf(state: RunState, states: readonly RunState[]): string {
-    const [word] = STATES[state];
-    const broken = this.broken.find((one, run) => one?.isLasting && states[run] === state);
-    if (broken) return words.stateWith(word, brokenWord(broken));
     const latest = this.latestSteps();
-    return state === "saved" && latest.length ? words.savedAt(stepText(Math.max(...latest))) : word;
+    const isAt = state === "saved" && latest.length > 0;
+    const word = isAt ? words.savedAt(stepText(Math.max(...latest))) : STATES[state][0];
+    const broken = this.broken.find((one, run) => one?.isLasting && states[run] === state);
+    return broken ? words.stateWith(word, brokenWord(broken)) : word;
   }
 
   private drawHealth(): void {
@@ -255,8 +255,9 @@ export class PanelStatus extends Part {
     const text = texts.slice(0, MAX_BROKEN).join("\n");
     const isWarning = this.broken.some(one => one?.isLasting);
     health.hidden = text === "";
+    const isSame = health.textContent === text && health.classList.contains("mkg-is-warning") === isWarning;
     health.classList.toggle("mkg-is-warning", isWarning);
-    if (health.textContent === text) return;
+    if (isSame) return;
     health.replaceChildren(icon(isWarning ? "warning" : "circle"), el("span", "", text));
   }
 

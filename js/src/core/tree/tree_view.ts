@@ -107,7 +107,7 @@ class TreeKeys {
     const start = repeated ? index + 1 : index;
     for (let step = 0; step < rows.length; step += 1) {
       const at = (start + step) % rows.length;
-      if (this.h.name(rows[at].node).toLowerCase().startsWith(wanted)) {
+      if (!rows[at].rest && this.h.name(rows[at].node).toLowerCase().startsWith(wanted)) {
         this.target.choose(at);
         return;
       }
@@ -206,16 +206,17 @@ export class TreeView {
   /** Open or close the container in a row. */
   toggle(row: TreeRow): void {
     if (row.open === null || row.node === 0) return;
-    if (row.rest) return this.showCopies(row.rest);
+    if (row.rest) return this.showCopies(row.rest, row.node);
     if (row.open && this.h.isInside(this.store.get("focus"), row.node)) this.leaveFocus(row.node);
     else toggle(this.h, this.store, row.node);
     this.list.render();
   }
 
   /** The first of them takes the place of the row. */
-  private showCopies(fold: Fold): void {
+  private showCopies(fold: Fold, drawn: number): void {
     if (!unfold(this.h, this.store, fold)) return;
-    this.choose(this.places.get(fold.members[this.rows[this.activeIndex].node === fold.first ? 1 : 0]) ?? 0);
+    const first = fold.members[drawn === fold.first ? 1 : 0];
+    this.choose(Math.max(0, this.rows.findIndex(({ node }) => node === first)));
   }
 
   /** Containers around the focus are open without being listed: closing one shows what lies around it. */

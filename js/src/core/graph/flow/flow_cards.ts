@@ -82,8 +82,8 @@ export const widthFor = (line: string, measure: Measure): number =>
 
 /** "RMS norm" is in "LlamaRMSNorm". */
 function isIn(title: string, name: string): boolean {
-  const [short, long] = [title, name].map(each => each.toLowerCase().replace(/[^a-z0-9]/g, ""));
-  return long.includes(short);
+  const [short, long] = [title, name].map(each => each.toLowerCase().replace(/[^a-z]/g, ""));
+  return short !== "" && long.includes(short);
 }
 
 const titles = new WeakMap<readonly number[], string>();

@@ -26,8 +26,7 @@ export class FlowItems {
   private readonly twins = new Map<number, number>(); // step of a stretch that is not drawn -> step of the one that is
   private readonly dropped = new Map<number, Fold>(); // steps of such stretches
   private readonly known = new Map<number, Item[]>();
-  private readonly standsIn = new Set<number>(); // units that are drawn for the first of their runs
-  private readonly standIns: Steps[] = []; // steps of the first or last of a run
+  private readonly standIns = new Map<number, Steps>(); // unit that is drawn for the first of its run -> steps of that one
 
   constructor(
     private readonly h: Hierarchy,
@@ -60,14 +59,14 @@ export class FlowItems {
     return this.twins.get(step);
   }
 
-  /** Of the first and the last member of a run, into and out of which lines lead: the step of the one that is drawn. */
+  /** Of the first member of a run, which gets what leads into it: the step of the one that is drawn for it. */
   drawnStep(step: number): number | undefined {
-    for (const { start, end, shift } of this.standIns) if (step >= start && step < end) return step + shift;
+    for (const { start, end, shift } of this.standIns.values()) if (step >= start && step < end) return step + shift;
     return undefined;
   }
 
   standsForFirst(place: number): boolean {
-    return this.standsIn.has(place);
+    return this.standIns.has(place);
   }
 
   /** The run of which a step is a part that is not drawn. */
@@ -137,7 +136,7 @@ export class FlowItems {
       const wanted = this.store.get("shown").get(fold.first) ?? fold.first;
       const called = new Set(members.map(member => this.units.list[member].node));
       drawn.set(fold, called.has(wanted) ? wanted : this.units.list[members[0]].node);
-      this.standForEnds(members, members.find(member => this.units.list[member].node === wanted) ?? members[0]);
+      this.standForFirst(members, members.find(member => this.units.list[member].node === wanted) ?? members[0]);
     }
     return unit.children.filter(child => {
       const { node } = this.units.list[child];
@@ -150,16 +149,12 @@ export class FlowItems {
     });
   }
 
-  /** Where another member of a run is drawn than its first or last, and does the same. */
-  private standForEnds(members: readonly number[], drawn: number): void {
-    const to = this.stepsOf(drawn);
-    for (const end of new Set([members[0], members[members.length - 1]])) {
-      const from = this.stepsOf(end);
-      const isAlike = from.names.length === to.names.length && from.names.every((name, at) => name === to.names[at]);
-      if (drawn === end || from.names.length === 0 || !isAlike) continue;
-      this.standIns.push({ start: from.start, end: from.start + from.names.length, shift: to.start - from.start });
-      if (end === members[0]) this.standsIn.add(drawn);
-    }
+  /** Where another member of a run is drawn than the first, and does the same. */
+  private standForFirst([first]: readonly number[], drawn: number): void {
+    const [from, to] = [this.stepsOf(first), this.stepsOf(drawn)];
+    const isAlike = from.names.length === to.names.length && from.names.every((name, at) => name === to.names[at]);
+    if (drawn === first || from.names.length === 0 || !isAlike) return;
+    this.standIns.set(drawn, { start: from.start, end: from.start + from.names.length, shift: to.start - from.start });
   }
 
   /** The first step of the first call, and the operators from there on to its end. */

@@ -44,7 +44,8 @@ export function operatorGroups(flow: Dataflow, units: Units, unit: number): Oper
  * What a group makes of one call alone before it meets the values of others stands by itself, if it picks or weighs: the
  * softmax and top-k behind a router. No way leads back into such a part.
  */
-function splitByCall(flow: Dataflow, units: Units, unit: number, steps: readonly number[]): number[][] {
+function splitByCall(flow: Dataflow, units: Units, unit: number, steps: number[]): number[][] {
+  if (steps.length > MAX_SPLIT) return [steps];
   const { inputs } = flow.payload.steps;
   const isOfCode = codeNumbers(flow);
   const read = new Map<number, ReadonlySet<number>>(); // step -> the calls that it depends on, OUTSIDE for other values
@@ -62,7 +63,6 @@ function splitByCall(flow: Dataflow, units: Units, unit: number, steps: readonly
     const [first = OUTSIDE, ...others] = read.get(step) ?? [];
     return others.length > 0 ? OUTSIDE : first;
   };
-  if (steps.length > MAX_SPLIT) return [[...steps]];
   const isOne = steps.every(step => (read.get(step)?.size ?? 0) < 2);
   const isChosen = (step: number) => sourceOf(step) > unit && isPick(operatorWord(flow.fullName(step)));
   const chosen = isOne ? [] : steps.filter(isChosen);

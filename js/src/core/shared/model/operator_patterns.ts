@@ -322,15 +322,19 @@ const isCubicGate: Holds = way => {
   return !isSquare(way, partOf(way, 0)) && added !== undefined && isOne(way, added, x) && isScaledGate(way);
 };
 
-/** The dimensions in which one of two values that are multiplied has one number for all of the other; none where they are alike. */
+/** The dimensions in which a value is multiplied by one weight for all of it; none where the other factor is no weight. */
 function weighedOver(way: Way, step: number): readonly number[] {
   const read = inputsOf(way, step).filter(value => isFlowing(way, value));
   if (nameOf(way, step) !== "mul" || read.length !== 2) return [];
   const [sizes, others] = read.map(value => sizesOf(way, value));
   const apart = sizes.flatMap((size, dim) => (size === others[dim] ? [] : [dim]));
-  const isThin = [sizes, others].some(each => apart.every(dim => each[dim] === 1));
-  return sizes.length === others.length && isThin ? apart : [];
+  const thin = read.find(value => apart.every(dim => sizesOf(way, value)[dim] === 1));
+  return sizes.length === others.length && thin !== undefined && isWeight(way, thin) ? apart : [];
 }
+
+/** Whether a value was made by what weighs others, before the model's parameters changed it. */
+const isWeight = (way: Way, value: number): boolean =>
+  [...originsOf(way, value)].some(each => /^(?:softmax|sigmoid|topk|max)$/.test(nameOf(way, makerOf(way, each))));
 
 /** By one number for each token, sample or place. */
 const isWeighed = (way: Way, step: number): boolean =>
