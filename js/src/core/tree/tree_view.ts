@@ -216,7 +216,12 @@ export class TreeView {
   private showCopies(fold: Fold, drawn: number): void {
     if (!unfold(this.h, this.store, fold)) return;
     const first = fold.members[drawn === fold.first ? 1 : 0];
-    this.choose(Math.max(0, this.rows.findIndex(({ node }) => node === first)));
+    this.choose(
+      Math.max(
+        0,
+        this.rows.findIndex(({ node }) => node === first)
+      )
+    );
   }
 
   /** Containers around the focus are open without being listed: closing one shows what lies around it. */
