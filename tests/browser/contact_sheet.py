@@ -39,7 +39,7 @@ HEAD = """# Pictures of 25 models
 The first view of `ModelGraph(model, args=…)` for each model, before any click. It is in a cell of JupyterLab, with a
 window of 1400×900 and the file list next to it. The views are *hierarchy* and *data flow*, light and dark.
 `tests/browser/test_legibility.py` checks that nothing overlaps, and that input and output are in view. No edge may run
-through an unrelated card, title or frame, and titles have at least 9 pixels. `tests/browser/contact_sheet.py` wrote
+through an unrelated card, title or frame, and text has at least 10 pixels. `tests/browser/contact_sheet.py` wrote
 this page.
 """
 
