@@ -244,7 +244,7 @@ def test_anything_else_is_refused_in_one_sentence(wrong: Any) -> None:
 def test_foreign_and_closed_widgets_are_refused_with_nothing_changed(model: nn.Module) -> None:
     graph = mk.ModelGraph(model)
     before = graph.comm
-    with pytest.raises(WidgetValueError, match="Button was passed in a HBox"):
+    with pytest.raises(WidgetValueError, match="Button was passed in an HBox"):
         mk.marimo(ipywidgets.HBox([graph, ipywidgets.Button()]))
     assert graph.comm is before
     graph.close()

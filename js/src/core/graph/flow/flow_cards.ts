@@ -70,7 +70,7 @@ export function operatorGroupText(flow: Dataflow, group: OperatorGroup): CardTex
 }
 
 /** What a module without modules does by its own code; "" where its card has more to say, or its class says it. */
-export function ownOperators(flow: Dataflow, steps: readonly number[], text: CardText): string {
+export function moduleOperators(flow: Dataflow, steps: readonly number[], text: CardText): string {
   if (text.detail !== "" || steps.length < 2) return "";
   const title = titleOf(flow, steps);
   return isIn(title, text.subtitle) ? "" : title;

@@ -17,7 +17,7 @@ import {
   type SceneNode
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
-import { glyphSize, stepText, operatorGroupText, ownOperators, unitText, widthFor } from "./flow_cards";
+import { glyphSize, stepText, operatorGroupText, moduleOperators, unitText, widthFor } from "./flow_cards";
 import { flowEdges, HIDDEN, OUTSIDE } from "./flow_edges";
 import { FlowItems, type Item } from "./flow_items";
 import { type FlowLevel, type Units, unitsOf } from "../../shared/model/flow_units";
@@ -232,7 +232,7 @@ class FlowSceneBuilder {
     const only = this.onlyStep(place);
     const name = this.nameIn(parent, node);
     const own = unitText(h, unit, name, fold, this.items.isRun(place));
-    const code = unit.isLeaf ? ownOperators(this.flow, this.items.ownSteps(unit), own) : "";
+    const code = unit.isLeaf ? moduleOperators(this.flow, this.items.ownSteps(unit), own) : "";
     const text = withFlops(h, this.store, node, code ? { ...own, detail: code } : own);
     if (this.level === "operators" && (!unit.isLeaf || this.items.ownSteps(unit).length > 1)) {
       text.detail = counted(this.units.operators(place), "operator");
