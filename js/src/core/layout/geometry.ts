@@ -176,8 +176,9 @@ export class Geometry {
     });
     row.top = y;
     ranks.flat().forEach(vertex => this.slidePins(vertex));
-    const { isTurned = false } = this.drawing;
-    if (isTurned || row !== this.rows[0]) this.straightenInto(ranks[0]);
+    const { isTurned = false, room } = this.drawing;
+    const comesDown = row !== this.rows[0] || !room.isFixed; // from the row before, or from what is above its frame
+    if (isTurned || comesDown) this.straightenInto(ranks[0]);
     if (isTurned || row !== this.rows[this.rows.length - 1]) this.straightenOutOf(ranks[ranks.length - 1]);
     row.left = left;
     let x = left;
