@@ -535,9 +535,12 @@ export class SceneLayout {
   openToFit(): void {
     this.letters = 0;
     this.open();
+    const scenes = new Map<number, Scene>(); // by size of letters
     const fits = (isLabelled: boolean) => (size: number) => {
       this.letters = size;
-      return this.fits(this.store, this.pages.window, this.zoom, isLabelled);
+      const scene = scenes.get(size) ?? this.scene();
+      scenes.set(size, scene);
+      return this.isLegible(scene, this.zoom, isLabelled);
     };
     if (!LETTERS.some(fits(true)) && !LETTERS.some(fits(false))) this.letters = 0;
   }
@@ -583,14 +586,17 @@ export class SceneLayout {
     return node => ran.has(node);
   }
 
-  private sceneWith(store: GraphStore, window: number): Scene {
+  private sceneWith(store: GraphStore, window: number, most?: number): Scene {
     const measure: Measure = (text, size, bold) => this.measure(text, Math.max(size, this.letters), bold);
-    return sceneOf(this.view, this.h, store, measure, this.pages.starts, this.isCompared, window);
+    return sceneOf(this.view, this.h, store, measure, this.pages.starts, this.isCompared, window, most);
   }
 
   /** Whether so much could be laid out at once, and then read. */
-  private fits(store: GraphStore, window: number, zoom: number, isLabelled?: boolean): boolean {
-    const scene = this.sceneWith(store, window);
+  private fits(store: GraphStore, window: number, zoom: number): boolean {
+    return this.isLegible(this.sceneWith(store, window, MAX_CARDS), zoom);
+  }
+
+  private isLegible(scene: Scene, zoom: number, isLabelled?: boolean): boolean {
     return scene.nodes.length <= MAX_CARDS && this.layouts.canFit(this.freshRequest(scene), zoom, isLabelled);
   }
 }

@@ -83,7 +83,7 @@ export function turnPage(h: Hierarchy, { starts, window }: Pages, id: string): s
 
 /**
  * A view of one model; `isCompared`: it stands beside another, where what both have, their order, is shown; `window`: how
- * many modules of one container are drawn at once.
+ * many modules of one container are drawn at once; `most`: cards, a scene with more is not finished.
  */
 export function sceneOf(
   view: ViewName,
@@ -92,13 +92,14 @@ export function sceneOf(
   measure: Measure,
   pages: ReadonlyMap<number, number>,
   isCompared: boolean,
-  window?: number
+  window?: number,
+  most?: number
 ): Scene {
   if (view === "deduplicated") {
     return buildDedupScene(h, measure, window);
   }
   const flow = flowOf(view, h, isCompared);
-  const scene = flow && buildFlowScene(h, flow[0], store, measure, { level: flow[1], pages, window });
+  const scene = flow && buildFlowScene(h, flow[0], store, measure, { level: flow[1], pages, window, most });
   return scene ?? buildScene(h, store, measure, pages, h.payload.traced && !isCompared, window);
 }
 

@@ -61,8 +61,16 @@ export function stepText(flow: Dataflow, step: number): CardText {
   return { title: oneLine(flow.name(step)), subtitle: "", detail: oneLine(detail) };
 }
 
+const texts = new WeakMap<OperatorGroup, CardText>();
+
 /** What a group does, by name, and the shape before and behind it; else the line of code. */
 export function operatorGroupText(flow: Dataflow, group: OperatorGroup): CardText {
+  let text = texts.get(group);
+  if (!text) texts.set(group, (text = describe(flow, group)));
+  return text;
+}
+
+function describe(flow: Dataflow, group: OperatorGroup): CardText {
   const { steps, change } = group;
   const tensors = [...new Set(steps.flatMap(step => flow.tensorNames(step)))];
   const detail = group.line === undefined ? change || tensors.slice(0, 3).join(", ") || codeOf(flow, steps) : "";

@@ -23,37 +23,37 @@ interface Merged {
   values: Set<number>;
 }
 
-/** `placeOf`: where a step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one; `leadsBack`: it leads to an earlier run of the same code. */
+/** `places`: where each step is drawn, HIDDEN or OUTSIDE; `isLoop`: an edge only says again that a run is one; `leadsBack`: it leads to an earlier run of the same code. */
 export function flowEdges(
   flow: Dataflow,
   nodes: readonly SceneNode[],
-  placeOf: (step: number) => number,
+  places: Int32Array,
   ends: Ends,
   isLoop: (source: number, step: number) => boolean,
   leadsBack: (source: number, target: number) => boolean
 ): SceneEdge[] {
-  const merged = new Map<string, Merged>();
-  const loops = new Map<string, Merged>();
-  const origins = new Origins(flow, placeOf, ends);
+  const merged = new Map<number, Merged>();
+  const loops = new Map<number, Merged>();
+  const origins = new Origins(flow, places, ends);
+  const drawn = new Map<number, boolean>(); // whether there is an edge between two places
+  const isDrawn = (source: number, target: number) =>
+    !isAround(nodes, source, target) && !isAround(nodes, target, source) && !leadsBack(source, target);
   const link = (value: number, target: number, step: number) => {
     for (const source of origins.of(value)) {
+      if (source === target) continue;
+      const key = source * nodes.length + target;
+      let isKnown = drawn.get(key);
+      if (isKnown === undefined) drawn.set(key, (isKnown = isDrawn(source, target)));
+      if (!isKnown) continue;
       const into = step >= 0 && isLoop(source, step) ? loops : merged;
-      if (
-        source !== target &&
-        !isAround(nodes, source, target) &&
-        !isAround(nodes, target, source) &&
-        !leadsBack(source, target)
-      ) {
-        const key = `${source} ${target}`;
-        const edge = into.get(key) ?? { source, target, shapes: new Set<string>(), values: new Set<number>() };
-        into.set(key, edge);
-        edge.shapes.add(flow.shape(value));
-        edge.values.add(value);
-      }
+      let edge = into.get(key);
+      if (!edge) into.set(key, (edge = { source, target, shapes: new Set(), values: new Set() }));
+      edge.shapes.add(flow.shape(value));
+      edge.values.add(value);
     }
   };
   flow.payload.steps.inputs.forEach((inputs, step) => {
-    const place = placeOf(step);
+    const place = places[step];
     if (place !== HIDDEN && !(place === OUTSIDE && ends.whole)) {
       const target = place === OUTSIDE ? ends.outputs[0] : place;
       inputs.forEach(value => link(value, target, step));
@@ -81,8 +81,8 @@ export function flowEdges(
  */
 function keepWaysOut(
   nodes: readonly SceneNode[],
-  loops: ReadonlyMap<string, Merged>,
-  merged: Map<string, Merged>
+  loops: ReadonlyMap<number, Merged>,
+  merged: Map<number, Merged>
 ): void {
   const targets = new Map<number, number[]>();
   merged.forEach(({ source, target }) => push(targets, source, target));
@@ -113,7 +113,7 @@ class Origins {
 
   constructor(
     private readonly flow: Dataflow,
-    private readonly placeOf: (step: number) => number,
+    private readonly places: Int32Array,
     private readonly ends: Ends
   ) {
     const { inputs } = ends;
@@ -132,7 +132,7 @@ class Origins {
   }
 
   private ofStep(step: number): readonly number[] {
-    const place = this.placeOf(step);
+    const place = this.places[step];
     if (place >= 0) {
       return [place];
     }

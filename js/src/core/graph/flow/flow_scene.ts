@@ -14,6 +14,7 @@ import {
   OUTPUT,
   type CardText,
   type Scene,
+  type SceneEdge,
   type SceneNode
 } from "../scene/scene";
 import type { Dataflow } from "../../shared/model/dataflow";
@@ -39,6 +40,7 @@ interface FlowOptions {
   level: FlowLevel;
   pages: ReadonlyMap<number, number>;
   window?: number; // cards of one frame that are drawn at once
+  most?: number; // cards: a scene with more has no edges, nobody looks at it
 }
 
 /** Null where the inside of the focus was never called. */
@@ -95,16 +97,23 @@ class FlowSceneBuilder {
       inputs.push(this.pill(INPUT, words.INPUT));
     }
     const pending = this.addGroup(-1, roots, inputs);
-    for (let at = 0; at < pending.length; at++) {
+    const { most = Infinity } = this.options;
+    for (let at = 0; at < pending.length && this.nodes.length <= most; at++) {
       pending.push(...this.openGroup(pending[at]));
     }
+    if (this.nodes.length > most) return this.scene([]);
     const outputs = this.outputs(whole);
     const ends = { inputs, outputs, whole };
     const isLoop = (source: number, step: number) => this.isLoop(source, step);
     const leadsBack = (source: number, target: number) => this.leadsBack(source, target);
-    const edges = flowEdges(flow, this.nodes, step => this.placeOf(step), ends, isLoop, leadsBack);
+    const places = Int32Array.from(this.placeOfStep, (_, step) => this.placeOf(step));
+    const edges = flowEdges(flow, this.nodes, places, ends, isLoop, leadsBack);
     addToGroups(this.nodes, edges, this.groups, this.measure);
     this.groups.reverse();
+    return this.scene(edges);
+  }
+
+  private scene(edges: SceneEdge[]): Scene {
     return { nodes: this.nodes, edges, groups: this.groups, count: this.count, capped: this.capped };
   }
 

@@ -23,6 +23,14 @@ const OTHERS: ReadonlyMap<string, string> = new Map([
 
 /** "aten::_unsafe_view" as "view"; what writes in place keeps the underscore at its end. */
 export function operatorWord(name: string): string {
+  let word = spoken.get(name);
+  if (word === undefined) spoken.set(name, (word = spokenName(name)));
+  return word;
+}
+
+const spoken = new Map<string, string>(); // the words of all names met: torch has some thousand
+
+function spokenName(name: string): string {
   const own = name.slice(name.lastIndexOf(":") + 1);
   const isInner = own.startsWith("_");
   const inPlace = /[^_]_$/.test(own) ? "_" : "";

@@ -66,16 +66,14 @@ export interface Named {
 /** The patterns in a group, none of them over another, and with what alone prepares and passes on their values. */
 export function findPatterns(flow: Dataflow, steps: readonly number[]): Named[] {
   const search = new PatternSearch(flow, steps);
-  const found = PATTERNS.filter(one => search.hasAll(one)).flatMap(one =>
-    steps.flatMap(step => search.take(one, step))
-  );
-  return search.withMoves(found);
+  return search.withMoves(PATTERNS.filter(one => search.hasAll(one)).flatMap(one => search.all(one)));
 }
 
 class PatternSearch {
   private readonly readers = new Map<number, number[]>(); // in the group
   private readonly owner = new Map<number, number>(); // step -> which of the patterns found
   private readonly names = new Map<number, string>();
+  private readonly kinds: ReadonlySet<string>; // of names
   private found = 0;
 
   constructor(
@@ -90,15 +88,22 @@ class PatternSearch {
         if (inside.has(maker)) push(this.readers, maker, step);
       }
     }
+    this.kinds = new Set(this.names.values());
   }
 
   /** Whether there are operators for all parts of the path. */
   hasAll({ path }: Pattern): boolean {
-    const names = new Set(this.names.values());
-    return path.every(part => [...names].some(name => part.test(name)));
+    return path.every(part => [...this.kinds].some(name => part.test(name)));
   }
 
-  take({ name, rank, ...pattern }: Pattern, step: number): Named[] {
+  /** Wherever it is found. */
+  all(pattern: Pattern): Named[] {
+    const firsts = new Set([...this.kinds].filter(name => pattern.path[0].test(name)));
+    const begins = this.steps.filter(step => firsts.has(this.names.get(step) ?? ""));
+    return begins.flatMap(step => this.take(pattern, step));
+  }
+
+  private take({ name, rank, ...pattern }: Pattern, step: number): Named[] {
     const way = this.way(pattern, step);
     if (!way) return [];
     way.forEach(one => this.owner.set(one, this.found));
@@ -108,7 +113,7 @@ class PatternSearch {
 
   /** The operators from a step on that the path leads through; null where it leads nowhere. */
   private way({ path, holds, repeats, begins }: Omit<Pattern, "name" | "rank">, first: number): number[] | null {
-    const isFirst = this.isFirst(path, first) && begins({ flow: this.flow, steps: [first], places: [0] });
+    const isFirst = !this.owner.has(first) && begins({ flow: this.flow, steps: [first], places: [0] });
     if (!isFirst) return null;
     const most = repeats ? MAX_REPEATED : MAX_WAY;
     const seen = new Set<string>();
@@ -130,10 +135,6 @@ class PatternSearch {
       }
     }
     return longest;
-  }
-
-  private isFirst(path: readonly RegExp[], step: number): boolean {
-    return !this.owner.has(step) && this.isOn(path[0], step);
   }
 
   private isOn(part: RegExp, step: number): boolean {
