@@ -16,7 +16,7 @@ export const MAX_CARDS = 48; // cards that a reader takes in at once
 const WINDOWS = [WINDOW, 48, 32, 20, 12]; // modules of one container that are drawn at once
 const MAX_TRIES = 24;
 
-interface Expansion {
+export interface Expansion {
   expanded: string[];
   window: number;
 }
@@ -32,10 +32,12 @@ export function fittedExpansion(
   const fits = (opening: Expansion, zoom = LEGIBLE_ZOOM) => fitsAt(opening, zoom);
   const whole = { expanded: [...kept], window: WINDOW };
   const isMany = h.rows(focus).length > MAX_CARDS;
+  const isFitting = !isMany && fits(whole);
   // all cards by their names alone say more than some of them in full
-  if (!isMany && !fits(whole) && fits(whole, MIN_WHOLE_ZOOM)) return whole;
-  const windows = isMany ? WINDOWS.filter(window => window <= MAX_CARDS) : WINDOWS;
-  const closed = windows.map(window => ({ expanded: [...kept], window })).find(opening => fits(opening));
+  if (!isMany && !isFitting && fits(whole, MIN_WHOLE_ZOOM)) return whole;
+  const windows = WINDOWS.filter(window => (isMany ? window <= MAX_CARDS : window < WINDOW));
+  const pages = windows.map(window => ({ expanded: [...kept], window }));
+  const closed = isFitting ? whole : pages.find(opening => fits(opening));
   if (!closed) {
     return { expanded: [...kept], window: WINDOWS[WINDOWS.length - 1] };
   }

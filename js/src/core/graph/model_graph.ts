@@ -123,7 +123,6 @@ class MountedGraph implements ModelGraph {
     const usual = h.payload.file ? FILE_SHARES : SHARES;
     const panes = new SidePanes(main, left, centre, right, h.payload.file ? "file" : "graph", usual);
     this.host.replaceChildren(bar, error, file, breadcrumb, main, status);
-    panes.measure();
     const parts = [
       panes,
       new Toolbar(toolbar, h, store),
@@ -131,13 +130,14 @@ class MountedGraph implements ModelGraph {
       new TraceNotice(error, h),
       new FileNotice(file, h),
       new Breadcrumb(breadcrumb, h, store),
-      new TreeView(tree, h, store),
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
       new ModulePanel(panel, h, store, this.actions),
-      new StatusLine(status, store)
+      new StatusLine(status, store),
+      new TreeView(tree, h, store) // last: it asks for its size, which lays out the page
     ];
     parts.forEach(part => this.disposers.add(() => part.dispose()));
+    panes.measure();
   }
 
   private showView(): void {

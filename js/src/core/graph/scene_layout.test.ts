@@ -7,7 +7,7 @@ import { LayoutClient } from "../layout/client";
 import { Layouter } from "../layout/layouter";
 import type { LayoutResult } from "../layout/types";
 import type { Scene } from "./scene/scene";
-import { SceneLayout } from "./graph_view";
+import { SceneLayout } from "./scene_layout";
 
 const canvas = (clientWidth: number, clientHeight: number) => ({ clientWidth, clientHeight }) as HTMLElement;
 

@@ -39,7 +39,7 @@ import {
   spreadTall
 } from "./wrapping";
 import { Geometry, TURNED_CHANNEL } from "./geometry";
-import { Turned } from "./turned";
+import { Turned, turnedRoom } from "./turned";
 import { uLayout } from "./u_layout";
 
 // One group as a layered drawing: data flows from left to right, and on in the next row; lines are orthogonal.
@@ -53,40 +53,81 @@ interface Plan {
   layout(): RowedLayout;
 }
 
-function planOf(drawing: Drawing): Plan {
-  const { items } = drawing;
-  const arcs = arcsOf(drawing);
-  const isBack = backward(items.length, arcs);
-  const forward = arcs.filter(({ from, to }) => !isBack(from, to));
-  const narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
-  const asU = forward.length === arcs.length ? uLayout(drawing, narrow, arcs) : null;
+/** A drawing in whatever room: how its items follow each other, and what was drawn of it. */
+class Ranking {
+  readonly narrow: readonly number[];
+  readonly asU: GroupLayout | null; // as a U, where it is one
+  readonly joints: Joints;
+  readonly turned: Turned | null; // from top to bottom, where it may be drawn so
+  readonly stack: readonly Column[] | null; // the columns of that
+  readonly isLow: boolean; // that fits the canvas
+  private readonly isBack: (from: number, to: number) => boolean;
+  private readonly columns = new Map<string, readonly Column[]>();
+  private readonly drawings = new Map<string, GroupLayout>();
+
+  /** Of the room of `drawing` counts what it is, and what the canvas holds. */
+  constructor(private readonly drawing: Drawing) {
+    const { items, room } = drawing;
+    const arcs = arcsOf(drawing);
+    this.isBack = backward(items.length, arcs);
+    const forward = arcs.filter(({ from, to }) => !this.isBack(from, to));
+    this.narrow = ranksOf(items.length, [...forward, ...looseArcs(drawing)]);
+    this.asU = forward.length === arcs.length ? uLayout(drawing, this.narrow, arcs) : null;
+    this.joints = jointsOf(drawing, this.isBack);
+    this.turned = !this.asU && items.length <= MOST_STACKED ? new Turned(drawing) : null;
+    this.stack = this.turned && stackOf(this.turned.drawing, this.narrow, this.isBack, this.joints);
+    this.isLow = this.stack !== null && leastHeight(drawing, this.narrow) <= room.holds[1];
+  }
+
+  columnsIn(ranks: readonly number[]): readonly Column[] {
+    return found(this.columns, String(ranks), () => {
+      return columnsOf(this.drawing, ranks, this.isBack, this.joints, this.isLow);
+    });
+  }
+
+  /** `firsts`: the first rank of each row. */
+  drawn(ranks: readonly number[], firsts: readonly number[]): GroupLayout {
+    return found(this.drawings, `${ranks} ${firsts}`, () => {
+      return drawn(this.drawing, ranks, firsts, this.isBack, this.joints);
+    });
+  }
+
+  drawnTurned(turned: Turned): GroupLayout {
+    return found(this.drawings, "turned", () => {
+      return turned.back(drawn(turned.drawing, this.narrow, [0], this.isBack, this.joints));
+    });
+  }
+}
+
+function found<T>(known: Map<string, T>, key: string, make: () => T): T {
+  let value = known.get(key);
+  if (value === undefined) known.set(key, (value = make()));
+  return value;
+}
+
+function planOf(ranking: Ranking, drawing: Drawing): Plan {
+  const { narrow, asU, turned, stack } = ranking;
   if (asU) {
     const laid = { ...asU, rows: [], isTurned: false, brokenSkips: 0 };
     return { extent: [asU.width, asU.height], layout: () => laid };
   }
-  const joints = jointsOf(drawing, isBack);
-  const ranks = spreadTall(drawing, narrow, joints);
-  const turned = items.length <= MOST_STACKED ? new Turned(drawing) : null;
-  const stack = turned && stackOf(turned.drawing, narrow, isBack, joints);
-  const isLow = stack !== null && leastHeight(drawing, narrow) <= drawing.room.holds[1];
-  const columns = columnsOf(drawing, ranks, isBack, joints, isLow);
+  const ranks = spreadTall(drawing, narrow, ranking.joints);
+  const columns = ranking.columnsIn(ranks);
   const before = (drawing.rows ?? []).map(item => ranks[item]);
   const { rows: firsts, misfit } = breakRows(columns, drawing.room, before);
   const inertia = drawing.rows === undefined ? 0 : before.length > 0 ? HARMLESS : -HARMLESS;
-  if (turned && stack && misfitOf(stack, [0], turned.drawing.room) + inertia < misfit) {
+  if (turned && stack && misfitOf(stack, [0], turnedRoom(drawing.room)) + inertia < misfit) {
     const [height, width] = plannedExtent(stack, [0]);
-    const layout = () => turned.back(drawn(turned.drawing, narrow, [0], isBack, joints));
     return {
       extent: [width, height],
-      layout: () => ({ ...layout(), rows: [], isTurned: true, brokenSkips: 0 })
+      layout: () => ({ ...ranking.drawnTurned(turned), rows: [], isTurned: true, brokenSkips: 0 })
     };
   }
   const rows = firsts.map(first => ranks.indexOf(first)).filter(item => item >= 0);
   const brokenSkips = skipsBroken(columns, firsts);
-  const layout = () => drawn(drawing, ranks, firsts, isBack, joints);
   return {
     extent: plannedExtent(columns, firsts),
-    layout: () => ({ ...layout(), rows, isTurned: false, brokenSkips })
+    layout: () => ({ ...ranking.drawn(ranks, firsts), rows, isTurned: false, brokenSkips })
   };
 }
 
@@ -173,11 +214,12 @@ const WIDEST = 2; // canvases that a frame may take
 const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
-const NEARLY = 1.1; // canvases: what is planned so large may come out smaller
+const NEARLY = 1.1; // canvases: what is planned so large may come out smaller, which is seldom
 const NOTHING: ReadonlyMap<number, GroupLayout> = new Map();
 
 export class Layouter {
   private readonly cache = new Map<string, Plan>();
+  private readonly rankings = new Map<string, Ranking>(); // by drawings without their rooms
   misses = 0; // drawings made, not found
 
   /** With the rows of the drawing before, unless all could be read at once with others alone, or has them by itself. */
@@ -192,12 +234,11 @@ export class Layouter {
     return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
-  /** Whether all of it fits the canvas at a zoom in some shape, and, if asked for, with labels on lines or without. */
-  canFit(request: LayoutRequest, zoom: number, isLabelled?: boolean): boolean {
-    return triesOf(request)
-      .flat()
-      .filter(one => isLabelled === undefined || one.isLabelled === isLabelled)
-      .some(one => this.fitting(request, one, zoom) !== undefined);
+  /** Whether all of it fits the canvas at a zoom in some shape, with labels on lines or without. */
+  canFit(request: LayoutRequest, zoom: number, isLabelled = false): boolean {
+    const tries = triesOf(request);
+    const alike = isLabelled ? tries[0] : tries[tries.length - 1];
+    return alike.some(one => this.fitting(request, one, zoom, isLabelled ? NEARLY : 1) !== undefined);
   }
 
   /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */
@@ -219,10 +260,10 @@ export class Layouter {
     return (small ?? (first as Tried)).result;
   }
 
-  /** The drawing, where it fits; not drawn is what is planned much too large for it. */
-  private fitting(request: LayoutRequest, one: Try, zoom: number): Tried | undefined {
+  /** The drawing, where it fits; not drawn is what is planned larger than `most` canvases. */
+  private fitting(request: LayoutRequest, one: Try, zoom: number, most = NEARLY): Tried | undefined {
     const [width, height] = this.planned(request, one);
-    if (!fits([0, 0, width, height], request.room, zoom / NEARLY)) return undefined;
+    if (!fits([0, 0, width, height], request.room, zoom / most)) return undefined;
     const tried = this.runWith(request, one);
     return fits(tried.result.bounds, request.room, zoom) ? tried : undefined;
   }
@@ -281,10 +322,12 @@ export class Layouter {
       room,
       rows: group.rows?.map(place => group.items.indexOf(place)).filter(item => item >= 0)
     };
-    const key = JSON.stringify(drawing);
+    const { items, nets, rows } = drawing;
+    const shape = JSON.stringify([items, nets, room.isFixed, room.holds]);
+    const key = JSON.stringify([room.width, room.height, room.most, rows, shape]);
     let plan = this.cache.get(key);
     if (!plan) {
-      const { extent, layout } = planOf(drawing);
+      const { extent, layout } = planOf(this.rankingOf(shape, drawing), drawing);
       const draw = () => {
         this.misses++;
         return layout();
@@ -295,9 +338,14 @@ export class Layouter {
     return plan;
   }
 
+  private rankingOf(shape: string, drawing: Drawing): Ranking {
+    return found(this.rankings, shape, () => new Ranking(drawing));
+  }
+
   private remember(key: string, plan: Plan): void {
     if (this.cache.size >= CACHE_LIMIT) {
       this.cache.clear(); // rebuilt in milliseconds, so no finer rule is worth its code
+      this.rankings.clear();
     }
     this.cache.set(key, plan);
   }

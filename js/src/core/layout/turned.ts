@@ -2,7 +2,7 @@
 // their sides, below what is written on top of them.
 
 import { settled, straightened } from "./geometry";
-import { BORDER, type Drawing, type GroupLayout, type Line, type Pin, type RoutedNet } from "./types";
+import { BORDER, type Drawing, type GroupLayout, type Line, type Pin, type Room, type RoutedNet } from "./types";
 import type { Point } from "../shared/stage/viewport";
 
 const TRACK = 10; // between lines beside a frame
@@ -41,7 +41,7 @@ export class Turned {
     this.drawing = {
       items: items.map(([width, height], item) => [height, width + 2 * this.sides[item].room]),
       nets: nets.map(net => this.net(net)),
-      room: { ...room, width: room.height, height: room.width, most: Infinity },
+      room: turnedRoom(room),
       isTurned: true,
       insets: this.sides.map(sides => sides.room)
     };
@@ -115,6 +115,13 @@ export class Turned {
     });
   }
 }
+
+export const turnedRoom = (room: Room): Room => ({
+  ...room,
+  width: room.height,
+  height: room.width,
+  most: Infinity
+});
 
 /** From the border at a height to above, or below, a point. */
 function aside([x]: Point, y: number, border: number): Line {

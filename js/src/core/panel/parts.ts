@@ -80,9 +80,14 @@ export function foldedWhenLong(count: number, noun: string, content: HTMLElement
   return count > MANY ? folded(counted(count, noun, many), content) : content;
 }
 
-export function folded(summary: string, content: HTMLElement): HTMLElement {
+/** What is made by a function is made when somebody unfolds it. */
+export function folded(summary: string, content: HTMLElement | (() => HTMLElement), isOpen = false): HTMLElement {
   const details = el("details", "mkg-folded");
-  details.append(el("summary", "", summary), content);
+  details.append(el("summary", "", summary));
+  details.open = isOpen;
+  if (typeof content !== "function") details.append(content);
+  else if (isOpen) details.append(content());
+  else details.addEventListener("toggle", () => details.append(content()), { once: true });
   return details;
 }
 

@@ -221,11 +221,24 @@ describe("axes in the panel", () => {
   it("are listed for the whole model when nothing is selected, with the reason of the frozen ones", () => {
     const store = show();
     const free = (payload: ModelPayload) => void payload.axes?.frozen.fill(-1, 0, 1);
+    const [fold] = all(".mkg-folded") as HTMLDetailsElement[];
+    expect(all(".mkg-axes")).toEqual([]); // made when it is unfolded
+    fold.open = true;
+    fold.dispatchEvent(new Event("toggle"));
     expect(all(".mkg-axes > li").length).toBe(golden("traced").axes?.name.length);
     expect(host.textContent).toContain("model input x");
     mounted?.dispose();
     mounted = new ModulePanel(host, new Hierarchy(golden("traced", free)), store);
     expect(all(".mkg-axes")[0].textContent).toContain("left.out45 tensors");
+  });
+
+  it("stay unfolded where one of them is chosen", () => {
+    const store = show();
+    const folds = () => all(".mkg-folded") as HTMLDetailsElement[];
+    expect(folds().map(({ open }) => open)).toEqual([false]);
+    store.set("axis", "left.out");
+    expect(folds().map(({ open }) => open)).toEqual([true]);
+    expect(all(".mkg-axes [aria-pressed=true]").map(line => line.dataset.mkgAxis)).toEqual(["left.out"]);
   });
 
   it("are not there without a trace that came to its end", () => {

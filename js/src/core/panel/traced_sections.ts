@@ -132,9 +132,13 @@ export function axisList(axes: Axes, node: number, active: string | null): HTMLE
   const free = inside.filter(axis => axes.frozen(axis) === null);
   const frozen = inside.filter(axis => axes.frozen(axis) !== null);
   const parts: HTMLElement[] = node === 0 ? [el("p", "mkg-panel-note", words.GROUPS_HELP)] : [];
-  if (free.length > 12) parts.push(folded(words.prunableCount(exactNumber(free.length)), list(axes, free, active)));
+  const fold = (summary: string, shown: readonly number[]) => {
+    const isOpen = shown.some(axis => axes.name(axis) === active); // it was chosen there
+    parts.push(folded(summary, () => list(axes, shown, active), isOpen));
+  };
+  if (free.length > 12) fold(words.prunableCount(exactNumber(free.length)), free);
   else if (free.length > 0) parts.push(list(axes, free, active));
-  if (frozen.length > 0) parts.push(folded(words.fixedCount(exactNumber(frozen.length)), list(axes, frozen, active)));
+  if (frozen.length > 0) fold(words.fixedCount(exactNumber(frozen.length)), frozen);
   return [section(node === 0 ? words.GROUPS : words.GROUPS_HERE, ...parts)];
 }
 

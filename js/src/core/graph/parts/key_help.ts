@@ -19,14 +19,18 @@ export class KeyHelp {
   private readonly disposers = new Disposers();
   private before: Element | null = null; // what had the focus
 
-  constructor(host: HTMLElement) {
+  constructor(private readonly host: HTMLElement) {
+    this.box.hidden = true;
+  }
+
+  /** When it is first asked for. */
+  private build(): void {
     setRole(this.box, "dialog", words.HELP);
     this.box.setAttribute("aria-modal", "true");
-    this.box.hidden = true;
     const head = el("div", "mkg-key-help-head");
     head.append(el("strong", "", words.HELP), this.close);
     this.box.append(head, listOf(words.GESTURES, "kbd"), el("strong", "", words.BADGES), listOf(BADGES, "span"));
-    host.append(this.box);
+    this.host.append(this.box);
     this.disposers.add(
       listen(this.close, "click", () => this.hide()),
       listen(this.box, "keydown", event => this.key(event))
@@ -40,6 +44,7 @@ export class KeyHelp {
 
   toggle(): void {
     if (!this.box.hidden) return this.hide();
+    if (!this.box.isConnected) this.build();
     this.before = document.activeElement;
     this.box.hidden = false;
     this.close.focus();

@@ -313,7 +313,7 @@ export class Breadcrumb extends Part {
     if (hidden > 1) list.append(more(hidden));
     for (const step of chain.slice(cut[1])) list.append(this.crumb(step, step === node));
     this.host.replaceChildren(list, ...this.inside(), ...this.order(), el("span", "mkg-summary", this.summary()));
-    list.scrollLeft = list.scrollWidth;
+    if (chain.length > 1) list.scrollLeft = list.scrollWidth; // to ask for the width costs a layout of the page
   }
 
   private crumb(node: number, current: boolean): HTMLElement {
