@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from browser.graph import READY
+from browser.graph import READY, GraphPage
 from browser.plugin import EXPLORE, OPEN_FILE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
 
 SETUP = """
@@ -124,6 +124,7 @@ def test_settings_act_at_once(plugin: LabPlugin) -> None:
         plugin.notebook.wait_for("() => document.body.classList.contains('mkg-reduced-motion')")
         hint = "getComputedStyle(document.querySelector('.mkg-wheel-hint')).transitionDuration"
         assert plugin.page.evaluate(hint) in ("0s", "1e-05s")
+        GraphPage(plugin.notebook).open_tools()
         plugin.page.get_by_role("button", name="Expand all").click()
         status = plugin.page.locator(".mkg-model-graph .mkg-slot-status")
         shown = "() => document.querySelectorAll('.mkg-model-graph [role=treeitem]').length"
