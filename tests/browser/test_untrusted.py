@@ -78,7 +78,7 @@ def test_trusted_saved_state_is_shown_disconnected(notebook: NotebookPage, saved
     notebook.wait_for_kernel()
     notebook.pause(500)
     controls = notebook.page.locator(f"{kind.root} [data-mkg-needs-kernel]")
-    assert (controls.count() > 0) == kind.requests
+    assert (controls.count() > 0) == kind.asks
     assert controls.evaluate_all(
         "all => all.every(one => one.disabled || one.getAttribute('aria-disabled') === 'true')"
     )
