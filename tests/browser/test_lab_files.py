@@ -27,8 +27,8 @@ big = nn.Sequential(*(nn.Sequential(*pairs(i + 1)) for i in range(10)))
 """
 HOSTILE = '<img src=x onerror="window.__xss = 1">'
 PLAIN = {
-    "cut.modulekg.json": ('{"format": "modulekg-plan", "axes": [', "This file ends in the middle"),
-    "deep.modulekg.json": ("[" * 300_000, "nested deeper"),
+    "cut.modulekg.json": ('{"format": "modulekg-plan", "axes": [', "This file is incomplete"),
+    "deep.modulekg.json": ("[" * 300_000, "lists are nested too deep"),
     "page.modulekg.json": (f"<html>{HOSTILE}</html>", "This file is not JSON"),
     "other.modulekg.json": ('{"nodes": []}', "neither a graph nor a plan"),
     "empty.modulekg.json": ("", "This file is empty"),

@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     note = files.view(".mkg-message[role=alert]")
     note.wait_for()
     assert sentence in note.inner_text()
-    assert note.inner_text().count(".") <= 2
+    assert note.inner_text().replace("window.__xss", "").count(".") <= 2
 
 
 @pytest.mark.nightly
@@ -268,8 +268,8 @@ def test_kinds_are_searched_by_their_beginning(files: FilesPage) -> None:
     )
     files.open("kinds.safetensors")
     field = files.view("input").first
-    assert "type:convolution" in (field.get_attribute("placeholder") or "")
-    for query in ("type:convolution", 'type:"convolution 2d"'):
+    assert "class:convolution" in (field.get_attribute("placeholder") or "")
+    for query in ("class:convolution", "type:convolution", 'type:"convolution 2d"'):
         field.fill(query)
         files.wait_for("() => /^2 matches/.test(document.querySelector('.mkg-search-count').textContent)")
     files.screenshot("model-file-search")
