@@ -110,9 +110,13 @@ class GraphPage:
         if opener.is_visible() and opener.get_attribute("aria-expanded") == "false":
             opener.click()
 
-    def fit(self) -> None:
+    def press_tool(self, name: str) -> None:
+        """Click on a tool of the toolbar such as "expand-all", in the row or in the menu."""
         self.open_tools()
-        self.find(".mkg-fit").first.click()
+        self.find(f".mkg-toolbar .mkg-{name}").click()
+
+    def fit(self) -> None:
+        self.press_tool("fit")
 
     def wait_for_selection(self, path: str) -> None:
         """Wait until side panel and tree show the path, and Python has it."""

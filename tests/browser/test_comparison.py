@@ -86,7 +86,6 @@ MARKS = f"""() => {STAGES}.map(({{ picture }}) => picture.items.filter(item => i
   [item.mark, item.id, Number(item.badge.slice(1) || 1)]))"""
 ROOT_MARK = f"""() => document.querySelector('{ROOT} [role=treeitem][data-mkg-path=""]').dataset.mkgStatus"""
 ADDED_AS_A_WHOLE = ".mkg-diff-title .mkg-diff-mark[data-mkg-status=added]"
-OPEN_ALL = ".mkg-toolbar .mkg-expand-all"
 
 
 def marks_of(graph: GraphPage) -> Counter[str]:
@@ -224,7 +223,7 @@ def test_the_page_counts_as_python_does(notebook: NotebookPage, left: str, right
     assert entries == [" ".join(reversed(part.split())) for part in said.partition(": ")[2].split(", ")]
     counts = dict(part.split()[::-1] for part in said.partition(": ")[2].split(", "))
     notebook.wait_for(f"() => {STAGES}.length === 2 && {STAGES}.every(stage => stage.picture.items.length > 0)")
-    graph.find(OPEN_ALL).click()
+    graph.press_tool("expand-all")
     notebook.pause(400)
     marks = marks_of(graph)
     assert {mark: str(count) for mark, count in marks.items() if mark != "changed inside"} == counts

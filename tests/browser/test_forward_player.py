@@ -202,7 +202,10 @@ model = nn.Sequential(nn.Identity(), Scale(), nn.Sequential(nn.Linear(8, 32), nn
 
 def test_a_training_goes_on_while_the_page_plays(notebook: NotebookPage) -> None:
     """What the page has is drawn; the model does not run beside the cell, where it would undo what was learned."""
-    few = "import modulekg_widgets.engine.playback.player as playback\nplayback.CACHE = 1000\n"
+    few = (
+        "import modulekg_widgets.engine.playback.player as playback\n"
+        "assert playback.CACHE_BYTES > 1000\nplayback.CACHE_BYTES = 1000\n"
+    )
     enough = notebook.server.notebooks / "enough"
     enough.unlink(missing_ok=True)
     player = PlayerPage.show(notebook, SETUP + few)

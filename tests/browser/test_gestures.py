@@ -173,7 +173,7 @@ def test_every_gesture_has_a_button_that_says_its_key(notebook: NotebookPage) ->
 
     graph.click("layer4")
     before = look(graph)
-    graph.find(".mkg-zoom-selection").click()
+    graph.press_tool("zoom-selection")
     assert look(graph) != before
     graph.fit()
     assert look(graph)["zoom"] < 1
@@ -200,6 +200,9 @@ CONTAINERS = ["layer4", "layer2", "layer3", "layer1", "layer1.0"]
 @in_shared_page
 def test_a_second_click_at_the_same_place_undoes_the_first(notebook: NotebookPage) -> None:
     graph = show(notebook)
+    notebook.execute("graph.expanded = []")
+    graph.wait_for_node("layer1.0", there=False)
+    notebook.pause(FLIGHT)
     mouse = graph.page.mouse
 
     def click(path: str, at: list[float]) -> float:
@@ -246,12 +249,12 @@ def test_the_minimap_covers_no_card(notebook: NotebookPage, build: str) -> None:
     host = graph.find(".mkg-graph-canvas")
     seen = [graph.evaluate(OVERLAPS)]
     for act in (
-        lambda: graph.find(".mkg-expand-all").click(),
+        lambda: graph.press_tool("expand-all"),
         graph.fit,
         lambda: graph.evaluate(f"() => {STAGE}.camera.zoomBy(4, 100, 100)"),
         lambda: graph.evaluate(f"() => {STAGE}.camera.panBy(-300, -200)"),
         lambda: graph.evaluate(f"() => {STAGE}.camera.panBy(-900, -600)"),
-        lambda: graph.find(".mkg-collapse-all").click(),
+        lambda: graph.press_tool("collapse-all"),
     ):
         act()
         notebook.pause(250)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from browser.graph import READY
+from browser.graph import READY, GraphPage
 from browser.plugin import EXPLORE, OPEN_FILE, PANEL, SHOW_PANEL, TAB, VIEWER, LabPlugin
 
 SETUP = """
@@ -27,8 +27,8 @@ big = nn.Sequential(*(nn.Sequential(*pairs(i + 1)) for i in range(10)))
 """
 HOSTILE = '<img src=x onerror="window.__xss = 1">'
 PLAIN = {
-    "cut.modulekg.json": ('{"format": "modulekg-plan", "axes": [', "This file ends in the middle"),
-    "deep.modulekg.json": ("[" * 300_000, "nested deeper"),
+    "cut.modulekg.json": ('{"format": "modulekg-plan", "axes": [', "This file is incomplete"),
+    "deep.modulekg.json": ("[" * 300_000, "lists are nested too deep"),
     "page.modulekg.json": (f"<html>{HOSTILE}</html>", "This file is not JSON"),
     "other.modulekg.json": ('{"nodes": []}', "neither a graph nor a plan"),
     "empty.modulekg.json": ("", "This file is empty"),
@@ -124,6 +124,7 @@ def test_settings_act_at_once(plugin: LabPlugin) -> None:
         plugin.notebook.wait_for("() => document.body.classList.contains('mkg-reduced-motion')")
         hint = "getComputedStyle(document.querySelector('.mkg-wheel-hint')).transitionDuration"
         assert plugin.page.evaluate(hint) in ("0s", "1e-05s")
+        GraphPage(plugin.notebook).open_tools()
         plugin.page.get_by_role("button", name="Expand all").click()
         status = plugin.page.locator(".mkg-model-graph .mkg-slot-status")
         shown = "() => document.querySelectorAll('.mkg-model-graph [role=treeitem]').length"

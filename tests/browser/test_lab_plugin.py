@@ -79,7 +79,10 @@ def test_the_panel_lists_what_the_kernel_has(plugin: LabPlugin) -> None:
     plugin.wait_for_rows(SMALL, f"plan | plan | PruningPlan | 23 → {after} parameters", monitor, graph)
     plugin.notebook.screenshot("lab-panel")
     plugin.page.locator(f"{PANEL} [data-mkg-action='plan plan']").click()
-    plugin.page.locator(f"{TAB} .jp-RenderedHTMLCommon table").wait_for()
+    tables = plugin.tab(".jp-RenderedHTMLCommon table")
+    tables.filter(has_text="channel group").wait_for()
+    assert tables.count() == 2
+    assert f"parameters\t23\t{after}\t" in tables.first.inner_text()
     plugin.page.locator(f"{PANEL} [data-mkg-action='panel monitor']").click()
     plugin.page.locator(f"{TAB} .mkg-metric-panel").wait_for()
     plugin.page.locator(f"{PANEL} [data-mkg-action='graph small']").click()

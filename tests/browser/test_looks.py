@@ -80,12 +80,15 @@ PLACEHOLDER = f"""() => {{
 
 
 @in_shared_page
-@pytest.mark.parametrize(("width", "said"), [(1100, "Search"), (1400, "Search: text, class:Conv2d, params > 1M")])
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [(1000, "Search"), (1100, "Search: text"), (1400, "Search: text, class:Conv2d, params > 1M")],
+)
 def test_the_toolbar_is_one_row(notebook: NotebookPage, width: int, said: str) -> None:
     notebook.page.set_viewport_size({"width": width, "height": 800})
+    graph = GraphPage.show_code(notebook, SETUP.format(model="resnet18"), "graph = mk.ModelGraph(model)\ngraph")
     notebook.command("application:toggle-left-area") if width == 1400 else None
     try:
-        graph = GraphPage.show_code(notebook, SETUP.format(model="resnet18"), "graph = mk.ModelGraph(model)\ngraph")
         notebook.pause(300)
         notebook.screenshot(f"toolbar-{width}")
         assert graph.evaluate(ROWS) == 1

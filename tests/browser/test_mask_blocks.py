@@ -36,7 +36,7 @@ display(editor)
 """
 OUTER, INNER, OTHER = "1", "1.feed", "2"
 HIDDEN = "1.feed.0.out"  # an axis that goes with both
-REMOVED = "editor._draft.removed"
+REMOVED = "editor._draft.removed_paths"
 
 
 class BlocksPage(MasksPage):

@@ -129,7 +129,7 @@ def test_from_sensitivity_by_the_curve_to_a_cut_that_is_evaluated_and_undone(not
 
         # a cut is evaluated before and after, and recalibrated
         masks.button("cut").click()
-        assert "statistics are renewed" in masks.find("[role=dialog]").inner_text()
+        assert "Running statistics are then recomputed from the batches." in masks.find("[role=dialog]").inner_text()
         masks.button("confirm").click()
         notebook.wait_for_value("editor.stage", "cut", timeout=30_000)
         masks.find(".mkg-mask-found-values").wait_for()

@@ -74,7 +74,7 @@ def test_what_the_buttons_come_to_is_in_sight_with_them_and_is_heard(notebook: N
         masks.button("confirm").click()
         said(".mkg-status-text", f"Cut: parameters {EVERY:,} → {params(16)}")
         masks.button("undo-model").click()
-        said(".mkg-status-text", f"before it was cut: parameters {params(16)} → {EVERY:,}")
+        said(".mkg-status-text", f"Cut undone: parameters {params(16)} → {EVERY:,}")
         notebook.execute("editor.send({'type': 'failed', 'action': 'mask', 'text': 'it could not be done'})")
         said(".mkg-status-text", "it could not be done")
         masks.find(".mkg-mask-status.mkg-is-failed").wait_for()

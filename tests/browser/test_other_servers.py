@@ -168,7 +168,7 @@ def test_an_edited_mask_is_a_python_value(host: HostPage) -> None:
         field.fill(ratio)
         field.press("Enter")
         host.wait_for_state(gone=gone)
-    assert host.page.locator(f"{EDITOR} .mkg-mask-dropped").inner_text() == "2 indices of 1 axis go"
+    assert host.page.locator(f"{EDITOR} .mkg-mask-dropped").inner_text() == "2 channels in 1 group removed"
     host.page.wait_for_timeout(1000)
     host.screenshot(f"{host.host}-editor")
 

@@ -101,7 +101,7 @@ export class SearchBox {
   }
 }
 
-/** As much of it as has room, in whole parts: "Search: text, class:Conv2d" down to "Search". */
+/** As much of it as has room, in whole parts: "Search: text, class:Conv2d" down to "Search", or nothing. */
 function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
   const cuts = [text.length, ...[...text.matchAll(/[:,] /g)].map(({ index }) => index).reverse()];
   const offered = cuts.map(end => text.slice(0, end));
@@ -111,7 +111,7 @@ function fitPlaceholder(input: HTMLInputElement, text: string): Disposer {
     if (context) context.font = style.font;
     const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - CLEAR;
     const width = (one: string) => context?.measureText(one).width ?? 0;
-    input.placeholder = offered.find(one => width(one) <= room) ?? offered[offered.length - 1];
+    input.placeholder = offered.find(one => width(one) <= room) ?? ""; // the icon says it too
   };
   input.placeholder = text;
   return onResize(input, fit);
