@@ -283,7 +283,8 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
       const text: unknown = this.model.get(name);
       return isText(text) ? text : "";
     });
-    if (this.shown) this.notice.show(this.el, outdated, progress, this.connection?.connected ?? false);
+    const isConnected = this.connection?.connected ?? false;
+    if (this.shown) this.notice.show(this.el, outdated, isConnected ? progress : "", isConnected); // a file runs nothing
   }
 
   protected mount(): void {

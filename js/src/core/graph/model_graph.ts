@@ -23,7 +23,7 @@ import { TreeView } from "../tree/tree_view";
 
 // of the width: two thirds are left to the canvas
 const SHARES = { left: 0.16, right: 0.19, both: 0.31 };
-const FILE_SHARES = { left: 0.3, right: 0.23, both: 0.4 }; // names of tensors are long, and the graph is small
+const FILE_SHARES = { left: 0.3, right: 0.23, both: 0.38 }; // names of tensors are long, and the graph is small
 
 export interface ModelGraph {
   dispose(): void;
