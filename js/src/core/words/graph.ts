@@ -16,6 +16,7 @@ export const outputOf = (name: string, number: number): string => {
   if (name === "") return number > 0 ? `${OUTPUT} ${number}` : OUTPUT;
   return /output/i.test(name) ? name : `${OUTPUT} ${name}`;
 };
+export const outputs = (count: number): string => `${count} outputs`;
 export const call = (number: number, of: number): string => `call ${number} of ${of}`;
 export const calls = (count: number): string => `${count} calls`;
 export const sideBySide = (first: string, last: string): string => `${first} … ${last} side by side`;

@@ -185,6 +185,18 @@ describe("the data flow between modules", () => {
     expect(names(draw(one, "dataflow"))).toEqual(["input x", "relu", "output"]);
   });
 
+  it("has a pill for each of a few outputs, and counts many; long names are cut with a mark", () => {
+    const giving = (count: number, input = "x") => {
+      const line = lineOf(new Array(count).fill(1));
+      line.outputs = Array.from({ length: count }, (_, i) => i + 1);
+      line.inputs = [[input, 0]];
+      return names(draw(withFlow(payloadOf(container("Net", [["act", leaf("ReLU")]])), line), "dataflow"));
+    };
+    expect(giving(2).slice(-2)).toEqual(["output 1", "output 2"]);
+    expect(giving(9).slice(-1)).toEqual(["9 outputs"]);
+    expect(giving(1, "x".repeat(60))[0]).toBe(`input ${"x".repeat(33)}…`);
+  });
+
   it("has one card for a module that is called very often", () => {
     const net = payloadOf(container("Net", [["act", leaf("ReLU")]]));
     const often = draw(withFlow(net, lineOf(new Array(MAX_CALLS + 1).fill(1))), "dataflow");

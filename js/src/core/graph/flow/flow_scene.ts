@@ -34,6 +34,8 @@ import * as words from "../../words/graph";
 import { visibleSteps, groupKey, partsOf } from "../../shared/model/operator_parts";
 
 const CLOSED = 2; // operators of a group that its card names, so that there is nothing to open
+const MAX_OUTPUTS = 8; // with a pill each
+const MAX_TITLE = 40; // letters of a pill
 const MAX_LEAF_OPERATORS = 60; // operators of one leaf module that are drawn without being asked for
 
 interface FlowOptions {
@@ -120,11 +122,13 @@ class FlowSceneBuilder {
   private outputs(whole: boolean): number[] {
     const { outputs } = this.flow.payload;
     const canvas = this.groups[0];
-    const count = whole && this.flow.payload.outputs.length > 0 ? outputs.length : 1;
-    const many = count > 1 && count <= 8;
+    const count = whole ? Math.max(1, outputs.length) : 1;
+    const many = count > 1 && count <= MAX_OUTPUTS;
     const name = (i: number) => (whole && (many || outputs.length === 1) ? this.flow.resultName(i) : "");
+    const title = (i: number) =>
+      count > MAX_OUTPUTS ? words.outputs(count) : words.outputOf(name(i), many ? i + 1 : 0);
     const places = Array.from({ length: many ? count : 1 }, (_, i) =>
-      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, words.outputOf(name(i), many ? i + 1 : 0))
+      this.pill(i ? `${OUTPUT}:${i}` : OUTPUT, title(i))
     );
     canvas.items.push(...places);
     return places;
@@ -428,7 +432,8 @@ class FlowSceneBuilder {
   }
 
   private pill(id: string, title: string, parent = -1): number {
-    return this.add(pillCard(this.measure, id, title.slice(0, 40), parent));
+    const short = title.length > MAX_TITLE ? `${title.slice(0, MAX_TITLE - 1)}…` : title;
+    return this.add(pillCard(this.measure, id, short, parent));
   }
 }
 
