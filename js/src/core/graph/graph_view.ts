@@ -371,6 +371,7 @@ export class GraphView {
     if (this.placed && !camera.isTouched && Math.abs(camera.extent.width - (before?.width ?? 1)) > 1) {
       if (this.sceneLayout.fill(this.wrap)) this.invalidate(); // rows for this room
       this.openToFit();
+      this.anchor = null; // what is open is chosen anew, for the whole of it
       this.lookFirst(this.placed);
     }
     if (seen && this.placed) {

@@ -123,7 +123,7 @@ class MountedGraph implements ModelGraph {
     const usual = h.payload.file ? FILE_SHARES : SHARES;
     const panes = new SidePanes(main, left, centre, right, h.payload.file ? "file" : "graph", usual);
     this.host.replaceChildren(bar, error, file, breadcrumb, main, status);
-    const parts = [
+    const parts: { dispose(): void }[] = [
       panes,
       new Toolbar(toolbar, h, store),
       new ExportMenu(exports, h, store, { graph: () => this.graph }),
@@ -133,11 +133,11 @@ class MountedGraph implements ModelGraph {
       new Legend(legend, h, store),
       new InstanceStrip(strip, h, store),
       new ModulePanel(panel, h, store, this.actions),
-      new StatusLine(status, store),
-      new TreeView(tree, h, store) // last: it asks for its size, which lays out the page
+      new StatusLine(status, store)
     ];
-    parts.forEach(part => this.disposers.add(() => part.dispose()));
     panes.measure();
+    parts.push(new TreeView(tree, h, store)); // last: it brings what is selected into view, which lays out the page
+    parts.forEach(part => this.disposers.add(() => part.dispose()));
   }
 
   private showView(): void {

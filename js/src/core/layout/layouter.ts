@@ -234,11 +234,12 @@ export class Layouter {
     return isBetter && fits(fresh.bounds, request.room, LEGIBLE_ZOOM) ? fresh : kept;
   }
 
-  /** Whether all of it fits the canvas at a zoom in some shape, with labels on lines or without. */
-  canFit(request: LayoutRequest, zoom: number, isLabelled = false): boolean {
-    const tries = triesOf(request);
-    const alike = isLabelled ? tries[0] : tries[tries.length - 1];
-    return alike.some(one => this.fitting(request, one, zoom, isLabelled ? NEARLY : 1) !== undefined);
+  /** Whether all of it fits the canvas at a zoom in some shape, and, if asked for, with labels on lines or without. */
+  canFit(request: LayoutRequest, zoom: number, isLabelled?: boolean): boolean {
+    const [labelled, bare = labelled] = triesOf(request);
+    // without labels there is nearly always more room
+    const tries = isLabelled === undefined ? [...new Set([...bare, ...labelled])] : isLabelled ? labelled : bare;
+    return tries.some(one => this.fitting(request, one, zoom, isLabelled ? NEARLY : 1) !== undefined);
   }
 
   /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */

@@ -60,7 +60,20 @@ export class ModulePanel extends Part {
     const node = path === null ? undefined : this.h.find(path);
     setAttribute(this.host, "data-mkg-path", node === undefined ? null : path);
     const content = node === undefined ? this.overview(path) : this.sections(node);
-    this.host.replaceChildren(...this.activeAxis(), ...content);
+    this.keepingGroup(() => this.host.replaceChildren(...this.activeAxis(), ...content));
+  }
+
+  /** The channel group that has the focus keeps it, and its place on the screen: a click moves nothing. */
+  private keepingGroup(renew: () => void): void {
+    const before = this.host.contains(document.activeElement) ? (document.activeElement as HTMLElement) : null;
+    const axis = before?.dataset.mkgAxis;
+    const top = before?.getBoundingClientRect().top ?? 0;
+    renew();
+    const groups = [...this.host.querySelectorAll<HTMLElement>("[data-mkg-axis]")];
+    const same = groups.find(each => each.dataset.mkgAxis === axis && each.className === before?.className);
+    if (axis === undefined || !same) return;
+    same.focus({ preventScroll: true });
+    this.host.scrollTop += same.getBoundingClientRect().top - top;
   }
 
   private activeAxis(): HTMLElement[] {

@@ -232,6 +232,15 @@ describe("axes in the panel", () => {
     expect(all(".mkg-axes")[0].textContent).toContain("left.out45 tensors");
   });
 
+  it("keep the focus when they are chosen", () => {
+    const store = show(undefined, { selected: "left" });
+    const chip = () => all(".mkg-axis-chip").find(each => each.dataset.mkgAxis === "left.out");
+    chip()?.focus();
+    chip()?.click();
+    expect(store.get("axis")).toBe("left.out");
+    expect(document.activeElement).toBe(chip());
+  });
+
   it("stay unfolded where one of them is chosen", () => {
     const store = show();
     const folds = () => all(".mkg-folded") as HTMLDetailsElement[];

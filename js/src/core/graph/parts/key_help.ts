@@ -44,7 +44,7 @@ export class KeyHelp {
 
   toggle(): void {
     if (!this.box.hidden) return this.hide();
-    if (!this.box.isConnected) this.build();
+    if (this.box.childElementCount === 0) this.build();
     this.before = document.activeElement;
     this.box.hidden = false;
     this.close.focus();
