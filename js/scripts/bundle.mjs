@@ -89,7 +89,12 @@ const embeddable = code => code.replaceAll("</script", "<\\/script");
 /** What esbuild has minified, smaller by a fiftieth: every saved page carries the script. */
 async function minified(script) {
   // pages are UTF-8
-  const options = { ecma: 2021, compress: { ecma: 2021, passes: 3 }, mangle: true, format: { asciiOnly: false, comments: false } };
+  const options = {
+    ecma: 2021,
+    compress: { ecma: 2021, passes: 3 },
+    mangle: true,
+    format: { asciiOnly: false, comments: false }
+  };
   return embeddable((await experiments.swc.minify(script, options)).code);
 }
 
