@@ -27,10 +27,43 @@ export function arcsOf({ nets, items }: Drawing): Arc[] {
   return arcs;
 }
 
-/** Whether an arc leads back: within a cycle, from a later item to an earlier one. */
+/** Whether an arc leads back: within a cycle, from a later item to an earlier one, in an order with few of these. */
 export function backward(count: number, arcs: readonly Arc[]): (from: number, to: number) => boolean {
   const component = components(count, arcs);
-  return (from, to) => from >= to && component[from] === component[to];
+  const inCycles = arcs.filter(({ from, to }) => component[from] === component[to]);
+  const place = inCycles.length > 0 ? sift(count, inCycles) : [];
+  return (from, to) => component[from] === component[to] && (from === to || place[from] > place[to]);
+}
+
+/** The place of each item: in the order of time, but that of a cycle where fewer arcs lead back. */
+function sift(count: number, arcs: readonly Arc[]): number[] {
+  const order = Array.from({ length: count }, (_, item) => item);
+  const place = [...order];
+  const before: number[][] = order.map(() => []);
+  const behind: number[][] = order.map(() => []);
+  arcs.forEach(({ from, to }) => {
+    behind[from].push(to);
+    before[to].push(from);
+  });
+  for (const item of [...order]) {
+    const at = place[item];
+    const passed = [...before[item].map(other => [place[other], 1]), ...behind[item].map(other => [place[other], -1])];
+    passed.sort(([a], [b]) => Math.abs(a - at) - Math.abs(b - at));
+    let [best, to] = [0, at];
+    for (const step of [1, -1]) {
+      let sum = 0;
+      for (const [other, gain] of passed) {
+        if (step * (other - at) <= 0) continue;
+        sum += step * gain;
+        if (sum > best) [best, to] = [sum, other];
+      }
+    }
+    if (to === at) continue;
+    order.splice(at, 1);
+    order.splice(to, 0, item);
+    for (let moved = Math.min(at, to); moved <= Math.max(at, to); moved++) place[order[moved]] = moved;
+  }
+  return place;
 }
 
 /** The number of the strongly connected component of each item (Tarjan, without recursion). */

@@ -155,6 +155,25 @@ describe("code between modules in a container that is not called", () => {
   });
 });
 
+describe("code beside a folded run and members that are drawn one by one", () => {
+  // for up, dec: x = dec(cat([up(x), skip])), where each skip is of a run that is folded
+  const steps = (["down", "up", "dec"] as const).map(name => [name, run(3, name)] as const);
+  const net = container("Net", [...steps.map(([name, of]): [string, Spec] => [name, of]), ["head", leaf("Head")]]); // prettier-ignore
+  const program: Step[] = [
+    ["down.0", 0], ["down.1", 1], ["down.2", 2],
+    ...[0, 1, 2].flatMap((k): Step[] => [[`up.${k}`, 3 * k + 3], ["+cat", 3 * k + 4, 3 - k], [`dec.${k}`, 3 * k + 5]]),
+    ["head", 12]
+  ]; // prettier-ignore
+
+  it("is a card for each of these members", () => {
+    const scene = draw(net, program, ["down", "up", "dec"]);
+    const joined = links(scene).filter(text => text.includes("cat"));
+    expect(glyphs(scene)).toEqual(["cat", "cat", "cat"]);
+    for (const k of [0, 1, 2]) expect(joined).toContain(`up.${k} → cat`);
+    for (const k of [0, 1, 2]) expect(joined).toContain(`cat → dec.${k}`);
+  });
+});
+
 describe("a folded run", () => {
   const spec = container("Net", [["a", leaf("A")], ["b", leaf("B")], ["blocks", sequence("ModuleList", Array.from({ length: 3 }, () => container("Block", [["inner", leaf("Inner")]])))]]); // prettier-ignore
   const program: Step[] = [["a", 0], ["b", 0], ["blocks.0.inner", 1], ["blocks.1.inner", 3, 2], ["blocks.2.inner", 4]]; // prettier-ignore

@@ -287,8 +287,10 @@ export class FlowItems {
       const run = member === undefined ? undefined : this.foldOf(this.units.list[member].node);
       const isRepeated = around.some(child => this.units.list[child].calls.length > 1);
       if (!run && !isRepeated) return true;
-      const which = run ? String(run.first) : [...read, "to", ...readers].join(" ");
-      const key = `${which} ${signature(this.flow, stretch)}`;
+      const which = run
+        ? [run.first, ...around.filter(child => this.isDrawnApart(child))]
+        : [...read, "to", ...readers];
+      const key = `${which.join(" ")} ${signature(this.flow, stretch)}`;
       const twin = first.get(key);
       if (!twin) {
         first.set(key, stretch);
@@ -297,6 +299,11 @@ export class FlowItems {
       this.drop(stretch, twin, run);
       return false;
     });
+  }
+
+  /** Whether a unit has a run but is drawn by itself: code beside it is not that beside another member. */
+  private isDrawnApart(child: number): boolean {
+    return !this.folded.has(child) && this.h.fold(this.units.list[child].node) !== undefined;
   }
 
   /** Modules of the container that the forward pass did not call, and slots whose module has its place elsewhere. */
