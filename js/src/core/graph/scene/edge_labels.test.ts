@@ -16,12 +16,11 @@ function routed(
     return {
       ...known[at],
       points,
-      edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", way: [[-1, at, 0]] }
+      edge: { id: "", source: 100 + at, target: 0, kind: "data", label: "2×3", labelRoom: WIDTH, way: [[-1, at, 0]] }
     };
   });
   const nodes = boxes.map(() => ({ kind }) as SceneNode);
-  const nets = lines.map(() => ({ start: [0, 0], ends: [], label: WIDTH }));
-  addLabels(routes, nodes, boxes, [{ node: -1, items: [], nets }] as unknown as Parameters<typeof addLabels>[3]);
+  addLabels(routes, nodes, boxes);
   return routes;
 }
 
@@ -71,5 +70,25 @@ describe("labels in larger letters", () => {
     const placed = { label: [40, 0] as Point };
     expect(routed([line], [[-20, -10, 32, 20]], "module", [placed])[0].large).toEqual({ size: 15, at: [40, 0] });
     expect(routed([line], [[-20, -10, 38, 20]], "module", [placed])[0].large).toEqual({ size: 13, at: [43.2, 0] });
+  });
+});
+
+describe("lines of one net that carry different shapes", () => {
+  const trunk: Point[] = [[0, 0], [200, 0]]; // prettier-ignore
+  const line = (label: string, down: number, across: number): Route => {
+    const points: Point[] = [...trunk, [200, down], [200 + across, down]];
+    return { points, edge: { id: "", source: 0, target: 1, kind: "data", label, labelRoom: WIDTH, way: [[-1, 0, 0]] } };
+  };
+
+  it("have each its own where it runs alone, and none where they run together", () => {
+    const routes = [line("2×3", 100, 120), line("4×5", 200, 140), line("4×5", 300, 160)];
+    addLabels(routes, [], []);
+    expect(routes.map(({ label }) => label)).toEqual([[260, 100], [270, 200], undefined]); // prettier-ignore
+  });
+
+  it("have none where none of them runs alone for long enough", () => {
+    const routes = [line("2×3", 100, 30), line("4×5", 200, 30)];
+    addLabels(routes, [], []);
+    expect(routes.map(({ label }) => label)).toEqual([undefined, undefined]);
   });
 });

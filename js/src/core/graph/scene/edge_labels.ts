@@ -1,11 +1,15 @@
 // Labels of edges for which the layout left no room: on a level stretch of the line where nothing else lies.
 
-import type { LayoutGroup } from "../../layout/types";
 import type { Measure } from "../../shared/base/canvas";
 import { type Box, LEGIBLE_ZOOM, type Point, sizeAt } from "../../shared/stage/viewport";
 
 interface Route {
-  readonly edge: { readonly source: number; readonly way?: readonly (readonly number[])[] };
+  readonly edge: {
+    readonly source: number;
+    readonly label: string;
+    readonly labelRoom?: number;
+    readonly way?: readonly (readonly number[])[];
+  };
   readonly points: readonly Point[];
   label?: Point; // the middle of its label
   large?: { size: number; at: Point }; // of larger letters, where there is room
@@ -26,28 +30,21 @@ export function labelWidth(text: string, measure: Measure): number {
   return text === "" ? 0 : Math.ceil(measure(text, LARGEST, false)) + PADDING;
 }
 
-/** Gives each net one label, where there is room for it, in letters as large as there is room for. */
-export function addLabels(
-  routes: Route[],
-  nodes: readonly { readonly kind: string }[],
-  boxes: readonly Box[],
-  groups: readonly LayoutGroup[]
-): void {
+/**
+ * Gives each net one label, where there is room for it, in letters as large as there is room for; where edges of one net
+ * have several, each where it runs alone.
+ */
+export function addLabels(routes: Route[], nodes: readonly { readonly kind: string }[], boxes: readonly Box[]): void {
   if (routes.length > MAX_ROUTES) return;
-  const nets = new Map(groups.map(group => [group.node, group.nets]));
-  const keyOf = ({ edge }: Route) => (edge.way ?? [[NaN, NaN]])[0].slice(0, 2).join(" ");
-  const widthOf = ({ edge }: Route) => {
-    const [frame, net] = edge.way?.[0] ?? [NaN, NaN];
-    return nets.get(frame)?.[net]?.label ?? 0;
-  };
+  const keyOf = ({ edge: { label, way } }: Route) => `${(way ?? [[NaN, NaN]])[0].slice(0, 2).join(" ")} ${label}`;
   const fixed = nodes.flatMap(({ kind }, place) => (kind === "group" ? frame(boxes[place]) : [boxes[place]]));
-  const lines = routes.map(route => ({ source: route.edge.source, parts: segments(route.points) }));
+  const lines = routes.map(route => ({ edge: route.edge, parts: segments(route.points) }));
   const written = new Set(routes.filter(route => route.label).map(keyOf));
-  const others = (route: Route) =>
-    lines.flatMap(({ source, parts }) => (source === route.edge.source ? [] : parts)).concat(fixed);
+  const others = ({ edge: { source, label } }: Route) =>
+    lines.flatMap(({ edge, parts }) => (edge.source === source && edge.label === label ? [] : parts)).concat(fixed);
   // what has its place already comes first
   for (const route of [...routes].sort((a, b) => Number(!a.label) - Number(!b.label))) {
-    const width = widthOf(route);
+    const width = route.edge.labelRoom ?? 0;
     if (width === 0 || (!route.label && written.has(keyOf(route)))) continue;
     const around = others(route);
     for (const size of SIZES) {

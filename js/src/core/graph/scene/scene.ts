@@ -43,6 +43,7 @@ export interface SceneEdge {
   kind: "order" | "data";
   values?: readonly number[]; // of the data flow
   label: string;
+  labelRoom?: number; // that the label takes on the line
   way?: readonly Piece[]; // the lines of the layouts that it is made of
 }
 
@@ -90,7 +91,7 @@ export function positionScene(scene: Scene, layout: LayoutResult): PlacedScene {
     if (label) written.add(key);
     return [{ edge, points, label: label ?? undefined }];
   });
-  addLabels(routes, scene.nodes, layout.boxes, scene.groups);
+  addLabels(routes, scene.nodes, layout.boxes);
   return { scene, boxes: layout.boxes, routes, bounds: layout.bounds };
 }
 

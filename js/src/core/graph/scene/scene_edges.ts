@@ -23,7 +23,7 @@ export function addToGroups(
   for (const edge of edges) {
     const { source, target } = edge;
     const [a, b, owner] = parting(nodes, source, target);
-    const width = labelWidth(edge.label, measure);
+    edge.labelRoom = labelWidth(edge.label, measure);
     const steps: Step[] = [
       ...framesBetween(nodes, source, a).map(([frame, item]) => ({ frame, from: item, to: BORDER })),
       { frame: owner, from: a, to: b },
@@ -33,7 +33,7 @@ export function addToGroups(
     ];
     edge.way = steps.flatMap(({ frame, from, to }) => {
       const entered = byNode.get(frame);
-      return entered ? [entered.link(source, from, to, from === source ? width : 0)] : [];
+      return entered ? [entered.link(edge, from, to)] : [];
     });
   }
   byNode.forEach(entered => entered.finish(byNode));
@@ -60,22 +60,24 @@ class Entered {
   private readonly numbers = new Map<number, number>(); // source -> net
   private readonly ends = new Map<string, number>();
   private readonly sources: number[] = [];
+  private readonly labels: string[] = []; // of each net
 
   constructor(private readonly group: LayoutGroup) {
     this.places = new Map(group.items.map((item, at) => [item, at]));
   }
 
-  link(source: number, from: number, to: number, label: number): Piece {
+  link({ source, label, labelRoom = 0 }: SceneEdge, from: number, to: number): Piece {
     const { group } = this;
     let number = this.numbers.get(source);
     if (number === undefined) {
       number = group.nets.length;
       this.numbers.set(source, number);
       this.sources.push(source);
-      group.nets.push({ start: [this.placeOf(from), ITSELF], ends: [], label: 0 });
+      this.labels.push(label);
+      group.nets.push({ start: [this.placeOf(from), ITSELF], ends: [], label: from === source ? labelRoom : 0 });
     }
     const net = group.nets[number];
-    net.label = Math.max(net.label, label);
+    if (label !== this.labels[number]) net.label = 0; // what the line that they share carries no label says
     const key = `${number} ${to}`;
     let end = this.ends.get(key);
     if (end === undefined) {
