@@ -25,7 +25,7 @@ from modulekg_widgets.engine.torch_runtime.isolation.progress import (
 )
 from modulekg_widgets.widgets.shared import base
 from modulekg_widgets.widgets.shared import progress as shown
-from modulekg_widgets.widgets.shared.model_widget import WEIGHTS_CHANGED
+from modulekg_widgets.widgets.shared.model_widget import SIZES_CHANGED
 from modulekg_widgets.widgets.shared.progress import Progress, display_progress
 
 
@@ -157,10 +157,10 @@ def test_a_refresh_tells_the_page_and_hears_it(monkeypatch: pytest.MonkeyPatch) 
     graph._handle_custom_msg({"kind": "refresh"}, [])
     assert graph.payload is payload
     assert graph.outdated == ""  # the model is as it is shown
-    model[0] = nn.Linear(4, 8)
+    model[0] = nn.Linear(4, 8, bias=False)
     graph._handle_custom_msg({"kind": "refresh"}, [])
     assert graph.payload is payload
-    assert graph.outdated == f"{WEIGHTS_CHANGED} Refresh was cancelled. Run it again to start over"
+    assert graph.outdated == f"{SIZES_CHANGED} Refresh was cancelled. Run it again to start over"
     graph._handle_custom_msg({"kind": "cancel_refresh"}, [])  # nothing runs any more
     graph.set_state({"progress": "from a page"})
     assert graph.progress == ""
