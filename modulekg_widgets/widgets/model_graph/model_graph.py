@@ -183,9 +183,9 @@ class ModelGraph(ModelWidget):
 
             add_file(payload, model, modules)
         if args is not None or kwargs is not None:
-            from modulekg_widgets.engine.views.dataflow_payload import add_trace
-
             with display_progress(f"Trace of {printable(payload['title'])}"):
+                from modulekg_widgets.engine.views.dataflow_payload import add_trace
+
                 add_trace(payload, modules, model, () if args is None else args, kwargs)
         self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
