@@ -286,3 +286,45 @@ def test_the_tools_of_a_mask_editor_are_one_row(browser: Browser, saved_masks: P
         compare.select_option("global")
         page.page.keyboard.press("Escape")
         assert compare.is_hidden() == opener.is_visible()
+
+
+class Bottleneck(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_convolution, self.second_convolution = nn.Conv2d(8, 16, 1), nn.Conv2d(16, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.second_convolution(self.first_convolution(x).relu())
+
+
+class Encoder(nn.Module):
+    """Its channel groups and blocks differ in the last parts of long names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transformer_encoder_layers = nn.Sequential(Bottleneck(), Bottleneck())
+        self.head = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.transformer_encoder_layers(x))
+
+
+# names of which a part is cut, and those whose end is
+CUT = """() => [...document.querySelectorAll('.mkg-mask-editor .mkg-mask-name')].flatMap(name => {
+  const parts = [...name.querySelectorAll('span')];
+  return parts.filter(part => part.scrollWidth > part.clientWidth).map(part => part === parts.at(-1) ? 'end' : 'start');
+})"""
+
+
+@pytest.mark.parametrize(("width", "may_be_cut"), [(620, set()), (420, {"start"})])
+def test_names_of_an_editor_use_the_room_and_keep_their_end(
+    browser: Browser, tmp_path: Path, width: int, may_be_cut: set[str]
+) -> None:
+    editor = mk.MaskEditor(Encoder(), torch.zeros(1, 8, 6, 6))
+    with saved_page(
+        browser, mk.save_html(editor, tmp_path / "page.html"), viewport={"width": width, "height": 900}
+    ) as saved:
+        saved.page.locator(".mkg-mask-editor[data-mkg-ready=true]").wait_for()
+        names = saved.page.locator(".mkg-mask-name").all_text_contents()
+        assert "transformer_encoder_layers.1.first_convolution.out" in names
+        assert set(saved.page.evaluate(CUT)) <= may_be_cut

@@ -97,13 +97,17 @@ def test_widgets_say_that_their_model_has_changed(notebook: NotebookPage, change
         notebook.page.locator(root).first.wait_for()
     assert notebook.page.locator(NOTICE).count() == 0
     notebook.run(4)
+    notebook.page.locator(NOTICE).first.wait_for()
     for place, root in enumerate(roots):
         area = notebook.page.locator(root).first
         area.evaluate("root => root.scrollIntoView({ block: 'start' })")
         notice = area.locator(NOTICE)
+        if place == 0 and CHANGES[change] == "weights":  # the graph shows no values
+            assert notice.count() == 0
+            continue
         notice.wait_for()
         assert f"Outdated: the model's {CHANGES[change]} have changed" in notice.inner_text()
-        if place == 0:
+        if place == roots.index(".mkg-mask-editor"):
             for theme in ("JupyterLab Light", "JupyterLab Dark"):
                 notebook.command("apputils:change-theme", theme=theme)
                 notebook.pause(800)

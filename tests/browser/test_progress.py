@@ -60,7 +60,7 @@ def test_a_trace_without_a_widget_shows_its_progress_below_the_cell(notebook: No
     output = notebook.output_area(1)
     output.get_by_text("Trace of Slow: ").wait_for()
     output.get_by_role("button", name="Cancel").click()
-    output.get_by_text("Trace of Slow was cancelled. Run it again to start over").first.wait_for()
+    output.get_by_text("Trace of Slow was cancelled. Run it again to start over.").first.wait_for()
 
 
 def test_a_cut_from_the_page_shows_its_progress_in_the_editor_alone(notebook: NotebookPage) -> None:

@@ -186,6 +186,19 @@ def test_the_png_of_all_metrics_has_charts_out_of_sight(browser: Browser, tmp_pa
         assert charts.count() == drawn  # and those out of sight are gone again
 
 
+def test_a_page_asks_for_nothing_that_only_a_kernel_can_do(browser: Browser, tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 4)
+    graph, editor = mk.ModelGraph(model, x), mk.MaskEditor(model, x)
+    model[0] = nn.Linear(4, 8, bias=False)
+    for widget in (graph, editor):
+        widget._check_outdated()
+        assert widget.outdated
+        with saved_page(browser, mk.save_html(widget, tmp_path / "page.html")) as saved:
+            saved.page.locator("[data-mkg-ready=true]").wait_for()
+            text = saved.page.locator(".mkg-page").inner_text()
+            assert not any(word in text for word in ("Outdated", "Refresh", "Pass batches="))
+
+
 def test_linked_widgets_follow_each_other(browser: Browser, tmp_path: Path) -> None:
     graph, panel = graph_and_panel()
     with saved_page(browser, written(ipywidgets.VBox([graph, panel]), tmp_path)) as page:

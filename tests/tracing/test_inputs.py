@@ -163,20 +163,36 @@ class TakesList(nn.Module):
         return images[0] * 2
 
 
-def test_a_list_that_was_meant_as_one_argument_is_told() -> None:
-    image, advice = torch.zeros(3), re.escape("write `([x],)`")
-    with pytest.raises(mk.ModuleKGError, match=advice):
+class TakesTwo(nn.Module):
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no such luck")
+
+
+def test_a_list_that_was_meant_as_one_argument_is_told_first() -> None:
+    image = torch.zeros(3)
+    advice = "a list is taken apart into arguments. To pass it as one, write `args=([x],)`. The "
+    with pytest.raises(mk.ModuleKGError, match=f"^{re.escape(advice)}forward pass of TakesList stopped"):
         mk.trace(TakesList(), [image])
-    with pytest.raises(mk.ModuleKGError, match=re.escape("write `([x, …],)`")):
+    several = re.escape(advice.replace("[x]", "[x, …]"))
+    with pytest.raises(mk.ModuleKGError, match=f"^{several}inputs do not fit forward"):
         mk.trace(TakesList(), [image, image])  # that fits no signature
-    with pytest.raises(mk.ModuleKGError, match=advice), mk.rewrite.function_modules(TakesList(), [image]):
+    with (
+        pytest.raises(mk.ModuleKGError, match=f"^{re.escape(advice)}"),
+        mk.rewrite.function_modules(TakesList(), [image]),
+    ):
         pass
-    assert "write `([x],)`" in (mk.ForwardPlayer(TakesList(), [image])._played.error or "")
+    assert (mk.ForwardPlayer(TakesList(), [image]).error or "").startswith(advice.removesuffix("The "))
+    assert (mk.ModelGraph(TakesList(), [image]).error or "").startswith(advice)
     assert mk.trace(TakesList(), ([image],)).operators
     assert mk.trace(nn.Linear(3, 2), [image]).operators
+
+
+def test_a_list_that_forward_cannot_take_whole_is_not_to_blame() -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"^the forward pass of TakesTwo stopped"):
+        mk.trace(TakesTwo(), [torch.zeros(3), torch.zeros(3)])
 
 
 def test_what_fails_for_another_reason_says_nothing_of_lists() -> None:
     with pytest.raises(mk.ModuleKGError) as caught:
         mk.trace(TakesList(), (torch.zeros(3),))
-    assert "A list is taken apart" not in str(caught.value)
+    assert "list is taken apart" not in str(caught.value)

@@ -196,6 +196,15 @@ def test_a_mask_says_that_no_size_has_changed(
     assert masked["text"] == f"Masked: {channels} set to zero; sizes unchanged ({left})"
 
 
+def test_a_cut_says_what_was_removed_in_words_of_the_page(editor: mk.MaskEditor, page: Page) -> None:
+    page.draw({HIDDEN: b"\x07\x00", WIDE: b"\x0f\x00\x00"})
+    plan = editor.plan
+    assert plan is not None
+    sizes = [f"{before:,} → {after:,}" for before, after in (plan.params, plan.flops)]
+    *_, done = page.say({"type": "cut"})
+    assert done["text"] == f"Cut: parameters {sizes[0]}, FLOPs {sizes[1]}; 7 channels in 2 groups removed"
+
+
 def test_mask_cut_and_undo_are_real_and_exact(editor: mk.MaskEditor, page: Page, model: nn.Module) -> None:
     original = bytes_of(model)
     page.draw({HIDDEN: b"\x07\x00"})

@@ -338,13 +338,100 @@ def test_a_widget_says_that_its_model_has_changed(make: Any, change: Any, words:
     assert all(p is one and torch.equal(p, copy) for p, (one, copy) in zip(model.parameters(), before, strict=True))
     change(model, x)
     widget._check_outdated()
+    if make is mk.ModelGraph and words == WEIGHTS_CHANGED:
+        words = ""  # it shows no values
     assert widget.outdated == words
-    widget.set_state({"outdated": ""})  # no page says so
+    widget.set_state({"outdated": "of a page"})  # no page says so
     assert widget.outdated == words
     if change is not double:  # which takes another input
         widget._handle_custom_msg({"kind": "refresh"}, [])
         assert widget.outdated == ""
     widget.close()
+
+
+class Settings(nn.Module):
+    """Its output has the size that an attribute says, and it counts its calls."""
+
+    def __init__(self, factor: int = 2) -> None:
+        super().__init__()
+        self.factor, self.calls = factor, 0
+        self.conv = nn.Conv1d(1, 1, 3, padding=1)
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.second(self.first(self.conv(x))).repeat(1, 1, self.factor)
+
+
+def change_stride(model: nn.Module) -> None:
+    model[0].conv.stride = (2,)
+
+
+def change_factor(model: nn.Module) -> None:
+    model[0] = Settings(3)
+
+
+def share_weights(model: nn.Module) -> None:
+    model[0].second.weight = model[0].first.weight
+
+
+def share_modules(model: nn.Module) -> None:
+    model[0].second = model[0].first
+
+
+def change_forward(model: nn.Module) -> None:
+    model[0].forward = lambda x: x
+
+
+def remake(model: nn.Module) -> None:
+    model[0] = Settings()
+
+
+def call(model: nn.Module) -> None:
+    model.train()(torch.zeros(1, 1, 4))
+    model.eval()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        *((each, SIZES_CHANGED) for each in (change_stride, change_factor, share_weights, share_modules)),
+        (change_forward, SIZES_CHANGED),
+        (remake, ""),
+        (call, ""),
+    ],
+)
+def test_a_graph_is_outdated_once_its_structure_is_another(change: Any, words: str) -> None:
+    model = nn.Sequential(Settings())
+    graph = mk.ModelGraph(model, torch.zeros(1, 1, 4))
+    assert graph.error is None
+    change(model)
+    graph._check_outdated()
+    assert graph.outdated == words
+
+
+class Routed(nn.Module):
+    """Its weights decide how many rows there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[torch.nonzero(self.gate(x)[:, 0] > 0)[:, 0]] * 2
+
+
+def test_a_graph_whose_flow_depends_on_values_is_outdated_by_training() -> None:
+    model, x = Routed(), torch.ones(2, 4)
+    graph = mk.ModelGraph(model, x)
+    assert graph.payload["flow"]["on"] == "real"
+    nn.init.ones_(model.gate.weight)
+    graph._check_outdated()
+    assert graph.outdated == WEIGHTS_CHANGED
+    structure = mk.ModelGraph(model)  # without a forward
+    nn.init.zeros_(model.gate.weight)
+    structure._check_outdated()
+    assert structure.outdated == ""
 
 
 def test_a_graph_that_is_outdated_says_so_in_one_line_and_shows_the_model_as_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +24,10 @@ from modulekg_widgets.engine.torch_runtime.isolation.progress import (
     report_progress,
     without_cancellation,
 )
+from modulekg_widgets.engine.torch_runtime.threads import PROGRESS_THREAD
 from modulekg_widgets.widgets.shared import base
 from modulekg_widgets.widgets.shared import progress as shown
-from modulekg_widgets.widgets.shared.model_widget import WEIGHTS_CHANGED
+from modulekg_widgets.widgets.shared.model_widget import SIZES_CHANGED
 from modulekg_widgets.widgets.shared.progress import Progress, display_progress
 
 
@@ -85,6 +87,56 @@ def test_a_trace_tells_its_operators(lines: list[Line]) -> None:
     assert not has_listener()
 
 
+class Careless(nn.Module):
+    """Its first attempt, on tensors without values, ends after some operators; it takes long to begin."""
+
+    seconds = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.seconds)
+        for _ in range(20):
+            x = x + 1
+        return x[: int(x.sum())] * 2
+
+
+def test_a_count_goes_on_where_an_attempt_begins_anew(lines: list[Line]) -> None:
+    graph = mk.ModelGraph(Careless(), torch.zeros(4))
+    assert graph.payload["flow"]["on"] == "real"
+    counts = [int(text.split(": ")[1].split()[0]) for text in lines[0].texts if "operators traced" in text]
+    assert counts == sorted(counts)
+    assert counts[-1] > 60  # of three attempts
+
+
+def test_the_first_line_waits_for_no_operator(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "SHOWN_AFTER", 0.2)
+    monkeypatch.setattr(shown, "EVERY", 60.0)
+    monkeypatch.setattr(Careless, "seconds", 0.5)
+    mk.ModelGraph(Careless(), torch.zeros(4))
+    assert lines[0].texts[0] == "Trace of Careless: starting, 0 s"
+    assert threading.active_count() == len([t for t in threading.enumerate() if t.name != PROGRESS_THREAD])
+
+
+def test_a_first_line_is_no_thread_that_computes(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Draws(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.1)
+            torch.manual_seed(3)
+            return x
+
+    def compute(self: Line, text: str) -> None:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        self.texts.append(text)
+
+    monkeypatch.setattr(shown, "SHOWN_AFTER", 0.05)
+    monkeypatch.setattr(Line, "show", compute)
+    before = torch.get_rng_state()
+    mk.ModelGraph(Draws(), torch.zeros(4))
+    assert lines[0].texts
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_short_work_shows_nothing(lines: list[Line], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "SHOWN_AFTER", 60.0)
     mk.ModelGraph(net(), torch.zeros(1, 4)).close()
@@ -96,7 +148,7 @@ def test_a_cancelled_graph_shows_the_hierarchy(lines: list[Line], monkeypatch: p
     model, x = net(), torch.zeros(1, 4)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     graph = mk.ModelGraph(model, x)
-    assert graph.error == "Trace of Sequential was cancelled. Run it again to start over"
+    assert graph.error == "Trace of Sequential was cancelled. Run it again to start over."
     assert not graph.payload["flow"]
     assert len(graph.payload["nodes"]["name"]) == 4
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -112,7 +164,7 @@ def test_what_cannot_be_without_a_pass_is_an_error(
     make: type, lines: list[Line], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancel_at(monkeypatch, 1)
-    with pytest.raises(CancelledError, match=r"was cancelled\. Run it again to start over"):
+    with pytest.raises(CancelledError, match=r"was cancelled\. Run it again to start over\."):
         make(net(), torch.zeros(1, 4))
     assert all(line.closed for line in lines)
 
@@ -157,10 +209,10 @@ def test_a_refresh_tells_the_page_and_hears_it(monkeypatch: pytest.MonkeyPatch) 
     graph._handle_custom_msg({"kind": "refresh"}, [])
     assert graph.payload is payload
     assert graph.outdated == ""  # the model is as it is shown
-    model[0] = nn.Linear(4, 8)
+    model[0] = nn.Linear(4, 8, bias=False)
     graph._handle_custom_msg({"kind": "refresh"}, [])
     assert graph.payload is payload
-    assert graph.outdated == f"{WEIGHTS_CHANGED} Refresh was cancelled. Run it again to start over"
+    assert graph.outdated == f"{SIZES_CHANGED} Refresh was cancelled. Run it again to start over."
     graph._handle_custom_msg({"kind": "cancel_refresh"}, [])  # nothing runs any more
     graph.set_state({"progress": "from a page"})
     assert graph.progress == ""

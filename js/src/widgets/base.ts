@@ -277,14 +277,15 @@ export abstract class BoundView<State extends { connected: boolean }, Shown exte
     this.followOutdated();
   }
 
-  /** Above what is shown stands whether its model has changed since. */
+  /** Above what is shown stands whether its model has changed since; a file can neither be refreshed nor runs anything. */
   private followOutdated(): void {
     const [outdated, progress] = ["outdated", "progress"].map(name => {
       const text: unknown = this.model.get(name);
       return isText(text) ? text : "";
     });
     const isConnected = this.connection?.connected ?? false;
-    if (this.shown) this.notice.show(this.el, outdated, isConnected ? progress : "", isConnected); // a file runs nothing
+    if (!this.shown) return;
+    this.notice.show(this.el, this.model.comm_live ? outdated : "", isConnected ? progress : "", isConnected);
   }
 
   protected mount(): void {

@@ -154,6 +154,13 @@ describe("ModelGraphView", () => {
     expect(notice()?.querySelector("button")?.disabled).toBe(true);
   });
 
+  it("asks for no refresh in a file", async () => {
+    const { model, el } = await show({ outdated: "Outdated: the model's layers have changed." }, null);
+    expect(el.querySelector(".mkg-outdated")).not.toBeNull();
+    model.setCommLive(false);
+    expect(el.querySelector(".mkg-outdated")).toBeNull();
+  });
+
   it("shows the progress of a refresh, and cancels it", async () => {
     const { model, el } = await show();
     const notice = () => el.querySelector<HTMLElement>(":scope > .mkg-outdated");

@@ -29,7 +29,7 @@ from modulekg_widgets.engine.torch_runtime.pytree import (
     Kwargs,
     call_arguments,
     input_tensors,
-    list_hint,
+    with_list_hint,
     with_tensors,
 )
 from modulekg_widgets.engine.torch_runtime.rng import PythonGenerators, process_states
@@ -69,7 +69,7 @@ class Playback:
         sample = recorder.sample
         self.steps: tuple[ForwardStep, ...] = tuple(recorder.steps)
         self.dropped = recorder.dropped  # calls beyond the most that are listed
-        self.error: str | None = recorder.error and recorder.error + list_hint(given[0])
+        self.error: str | None = recorder.error and with_list_hint(recorder.error, root, given[0])
         self.failed: int | None = recorder.failed
         self._outputs = recorder.outputs
         self.sample, self.sketches = sample, recorder.sketches

@@ -1,4 +1,8 @@
-"""Change detection for a model: whether it was cut, masked, trained or changed since a moment."""
+"""Change detection for a model: whether it was cut, masked, trained or changed since a moment.
+
+Of a module that stands in the place of another one all plain attributes are compared; of one that is still there only
+those that its class declares as constants, since others may count calls.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, version_of
 
 SIZES, WEIGHTS = "sizes", "weights"
+_PLAIN = (bool, int, float, str, type(None))
+_FORWARD = "forward"  # a function that was set on the module itself
 
 
 class ModelSnapshot:
@@ -20,6 +26,7 @@ class ModelSnapshot:
     def __init__(self, model: nn.Module) -> None:
         self._model = weakref.ref(model)
         self._sizes, self._weights = _size_and_weight_keys(model)
+        self._settings = [(weakref.ref(module), _settings(module)) for _, module in _slots(model)]
 
     @property
     def model(self) -> nn.Module | None:
@@ -32,23 +39,49 @@ class ModelSnapshot:
         if model is None:
             return ""
         sizes, weights = _size_and_weight_keys(model)
-        if sizes != self._sizes:
+        if sizes != self._sizes or self._has_other_settings(model):
             return SIZES
         return "" if weights == self._weights else WEIGHTS
 
+    def _has_other_settings(self, model: nn.Module) -> bool:
+        for (known, before), (_, module) in zip(self._settings, _slots(model), strict=True):
+            after = _settings(module)
+            if known() is module:
+                declared = getattr(type(module), "__constants__", ())
+                if any(before.get(name) != after.get(name) for name in declared):
+                    return True
+            elif before != after:
+                return True
+        return False
+
 
 def _size_and_weight_keys(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """Returns the keys that change with modules and sizes, and those that change with weights."""
+    """Returns the keys that change with modules, sizes and ties, and those that change with weights."""
     sizes: list[Any] = []
     weights: list[Any] = []
+    ties: dict[int, int] = {}  # tensors by identity: which of them stand in several places
     for name, module in _slots(model):
-        sizes.append((name, type(module)))
+        sizes.append((name, type(module), id(vars(module).get(_FORWARD))))
         for tensors in (vars(module).get(PARAMETERS), vars(module).get(BUFFERS)):
             for key, tensor in (tensors or {}).items():
                 if isinstance(tensor, torch.Tensor):
-                    sizes.append((key, _or_none(lambda t=tensor: (tuple(t.shape), t.dtype))))
+                    same = ties.setdefault(id(tensor), len(ties))
+                    sizes.append((key, same, _or_none(lambda t=tensor: (tuple(t.shape), t.dtype))))
                     weights.append((_or_none(lambda t=tensor: version_of(t)), _or_none(lambda t=tensor: t.data_ptr())))
     return sizes, weights
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """The public attributes that are numbers, texts or tuples of them, but for the mode."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name != "training" and not name.startswith("_") and _is_plain(value)
+    }
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in _PLAIN or (type(value) is tuple and all(type(item) in _PLAIN for item in value))
 
 
 def _slots(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -134,12 +134,24 @@ class FromList(Args):
     __slots__ = ()
 
 
-def list_hint(args: Args) -> str:
-    """Returns a hint for error messages when a list was unpacked into arguments; else an empty text."""
-    if not isinstance(args, FromList):
-        return ""
+def with_list_hint(message: str, model: nn.Module, args: Args) -> str:
+    """Returns an error message, after a hint where a list was unpacked that forward may have been meant to get whole.
+
+    The hint stands first: what follows is of the wrong call, and may be long.
+    """
+    if not isinstance(args, FromList) or not _takes_one_argument(model):
+        return message
     inside = "[x]" if len(args) == 1 else "[x, …]"
-    return f". A list is taken apart into arguments: to pass the list itself as one, write `({inside},)`"
+    hint = f"a list is taken apart into arguments. To pass it as one, write `args=({inside},)`"
+    return f"{hint}. {message[:1].upper()}{message[1:]}"
+
+
+def _takes_one_argument(model: nn.Module) -> bool:
+    try:
+        inspect.signature(model.forward).bind(None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def call_arguments(args: object, kwargs: Mapping[str, Any] | None) -> tuple[Args, Kwargs]:
@@ -169,8 +181,9 @@ def input_tensors(model: nn.Module, args: Args, kwargs: Kwargs) -> list[tuple[st
         try:
             bound = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TraceError(
+            message = (
                 f"the inputs do not fit forward{signature} of {printable(type(model).__name__)}: {error}; "
-                f"pass them as args=(…) and kwargs={{…}}{list_hint(args)}"
-            ) from None
+                "pass them as args=(…) and kwargs={…}"
+            )
+            raise TraceError(with_list_hint(message, model, args)) from None
     return [entry for name, value in bound.items() for entry in tensors(value, name)]

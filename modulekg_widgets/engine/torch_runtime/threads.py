@@ -28,7 +28,9 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 # the functions of the standard library in which a thread waits, and the packages of a kernel that do nothing else
 _WAITING = {"wait", "_wait_for_tstate_lock", "select", "_worker", "accept", "readinto", "read", "_recv", "_poll"}
 _KERNEL_PACKAGES = {"asyncio", "zmq", "tornado", "ipykernel", "jupyter_client", "prompt_toolkit", "debugpy"}
-_QUEUE_FEEDER = "QueueFeederThread"  # of a multiprocessing.Queue, as a loader with workers has: it draws nothing
+PROGRESS_THREAD = "modulekg-progress"  # shows the first line of long work: it draws nothing, and runs no model
+# the first is of a multiprocessing.Queue, as a loader with workers has
+_HARMLESS = {"QueueFeederThread", PROGRESS_THREAD}
 MAX_GRAPH_NODES = 1_000_000  # of a graph of gradients
 MAX_WAITING_CPU = 5e-4  # seconds of computing of a thread that wakes up to see that it has to wait on
 WATCH_SECONDS = 0.2  # seconds in which a thread that trains a model is seen to compute
@@ -168,7 +170,7 @@ def _cpu_seconds() -> Iterator[tuple[int, float | None]]:
     """Yields the CPU seconds of the other threads."""
     own = threading.get_ident()
     for thread in threading.enumerate():
-        if thread.ident is not None and thread.ident != own and thread.name != _QUEUE_FEEDER:
+        if thread.ident is not None and thread.ident != own and thread.name not in _HARMLESS:
             yield thread.ident, _seconds_of(thread)
 
 
@@ -183,8 +185,11 @@ def _seconds_of(thread: threading.Thread) -> float | None:
 
 
 def _other_stacks() -> Iterator[tuple[int, FrameType]]:
-    own = threading.get_ident()
-    return ((ident, frame) for ident, frame in sys._current_frames().items() if ident != own)
+    ours = {
+        threading.get_ident(),
+        *(thread.ident for thread in threading.enumerate() if thread.name == PROGRESS_THREAD),
+    }
+    return ((ident, frame) for ident, frame in sys._current_frames().items() if ident not in ours)
 
 
 def _name_of(ident: int) -> str:

@@ -40,8 +40,8 @@ from modulekg_widgets.engine.torch_runtime.pytree import (
     Kwargs,
     call_arguments,
     input_tensors,
-    list_hint,
     tensors,
+    with_list_hint,
     with_tensors,
 )
 from modulekg_widgets.engine.tracing.dataflow import INPUT, Dataflow, ModuleNode, Modules, OperatorNode
@@ -132,7 +132,7 @@ def trace_dataflow(
             left.materialize()
     assert error is not None
     if prepare is None and skip_call is None:
-        error.args = (f"{error}{_advice(model, places, call, training, seed)}",)
+        error.args = (_with_advice(str(error), model, places, call, training, seed),)
     raise error
 
 
@@ -312,8 +312,10 @@ def _trace_error(error: Exception, graph: Dataflow, walk: Walk, labels: list[tup
     )
 
 
-def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None) -> str:
-    """Returns advice for a failed trace, after running a copy of the model without recording."""
+def _with_advice(
+    message: str, model: nn.Module, places: Walk, call: tuple[Any, Any], training: bool | None, seed: int | None
+) -> str:
+    """Returns the message of a failed trace with advice, after running a copy of the model without recording."""
 
     def plainly(sandbox: Sandbox) -> None:
         set_mode(sandbox.states, training)
@@ -325,11 +327,11 @@ def _advice(model: nn.Module, places: Walk, call: tuple[Any, Any], training: boo
     try:
         run_isolated(places.modules, call, plainly, ALL, seed)
     except ModuleKGError:
-        return ""
+        return message
     except Exception:  # noqa: BLE001 - of the model's code
-        hint = list_hint(call[0])
-        return f"; run model(...) with them to see the same error, then trace what it accepts{hint}"
-    return (
+        advice = "; run model(...) with them to see the same error, then trace what it accepts"
+        return with_list_hint(message + advice, unwrap_model(model), call[0])
+    return message + (
         "; the model itself runs with them, but not while its operators are recorded: trace a model without that call, "
         "or with torch's own operators in its place"
     )

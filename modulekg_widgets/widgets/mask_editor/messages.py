@@ -131,7 +131,7 @@ class MaskMessages:
 
     def _cut(self, content: Message) -> str:
         self._editor.cut()
-        return f"Cut: {_summary(self._editor)}"
+        return _cut_summary(self._editor)
 
     def _undo(self, content: Message) -> str:
         last = self._editor._pruning.last_operation
@@ -176,9 +176,22 @@ def _saved_answers(editor: Editor) -> Iterator[SavedAnswer]:
     yield SavedAnswer({"type": "check"}, {"type": "done", "action": "check", "text": ""})
 
 
-def _summary(editor: Editor) -> str:
+def _cut_summary(editor: Editor) -> str:
+    """Text on the sizes, and on what was removed."""
     last = editor._pruning.last_operation
-    return last.plan.summary if last else ""
+    if last is None:
+        return ""
+    plan = last.plan
+    (params, fewer), (flops, less) = plan.params, plan.flops
+    groups = pluralize(len(plan.axes), "group", "groups")
+    removed = [f"{_channels(plan)} in {groups}"] if plan.axes else []
+    removed += [pluralize(len(plan.blocks), "block", "blocks")] if plan.blocks else []
+    sizes = f"parameters {params:,} → {fewer:,}, FLOPs {flops:,} → {less:,}"
+    return f"Cut: {sizes}; {' and '.join(removed)} removed"
+
+
+def _channels(plan: PruningPlan) -> str:
+    return pluralize(sum(len(axis.dropped) for axis in plan.axes), "channel", "channels")
 
 
 def _mask_summary(editor: Editor) -> str:
@@ -186,8 +199,8 @@ def _mask_summary(editor: Editor) -> str:
     last = editor._pruning.last_operation
     if last is None:
         return ""
-    channels = pluralize(sum(len(axis.dropped) for axis in last.plan.axes), "channel", "channels")
-    return f"Masked: {channels} set to zero; sizes unchanged (a cut would leave {last.plan.params[1]:,} parameters)"
+    left = f"a cut would leave {last.plan.params[1]:,} parameters"
+    return f"Masked: {_channels(last.plan)} set to zero; sizes unchanged ({left})"
 
 
 def _parse_draft(value: object, draft: Draft) -> DraftMessage:

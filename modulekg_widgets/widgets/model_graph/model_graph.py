@@ -3,8 +3,8 @@
 For models and model files. Without inputs no code of the model runs and the graph has modules and parameters; with
 `args` one forward is traced, which adds data edges, FLOPs, axes and the views "dataflow" and "operators". All data are
 sent once as a payload, so that the page works while the kernel trains. Traits such as `selected`, `expanded` and
-`color_by` are set from both sides and validated here. The model is held weakly; once it is cut, masked or trained, the
-graph offers to refresh.
+`color_by` are set from both sides and validated here. The model is held weakly; once it is cut or its layers are
+others, the graph offers to refresh. Training changes nothing that is shown, unless values decide what forward does.
 
 Limits: a static picture stands for the graph in notebooks without a kernel; `export` to SVG and PNG has no coloring.
 
@@ -61,8 +61,9 @@ KEYWORDS = ("args", "kwargs", "compare", "selected", "axis", "expanded", "color_
 class ModelGraph(ModelWidget):
     """The hierarchy of a model as a graph to click through, search and color: `display(ModelGraph(model))`.
 
-    No code of the model runs, unless its inputs are passed. The model is held weakly, and where it has been cut, masked
-    or trained since, the graph says so and offers to show it as it is.
+    No code of the model runs, unless its inputs are passed. The model is held weakly, and where its layers or sizes
+    have changed since, the graph says so and offers to show it as it is; so it does after training or masking where
+    the forward could only be traced on real values, as what it does may depend on them.
 
     Parameters
     ----------
@@ -182,9 +183,9 @@ class ModelGraph(ModelWidget):
 
             add_file(payload, model, modules)
         if args is not None or kwargs is not None:
-            from modulekg_widgets.engine.views.dataflow_payload import add_trace
-
             with display_progress(f"Trace of {printable(payload['title'])}"):
+                from modulekg_widgets.engine.views.dataflow_payload import add_trace
+
                 add_trace(payload, modules, model, () if args is None else args, kwargs)
         self._paths = modules.walk.paths_only()
         # a path with a lone surrogate comes back from the browser as its escape
@@ -196,6 +197,14 @@ class ModelGraph(ModelWidget):
         self._inputs = args, kwargs
         self._compared = None if compare is None else weakref.ref(compare)
         self._watch(model)
+
+    def _shows_weights(self) -> bool:
+        """True if the forward was traced on real values: shapes and calls may depend on them."""
+        if not self.payload.get("flow"):
+            return False
+        from modulekg_widgets.engine.tracing.trace import REAL
+
+        return self.payload["flow"]["on"] == REAL
 
     def _redraw(self, model: Model) -> None:
         compare = None if self._compared is None else self._compared()

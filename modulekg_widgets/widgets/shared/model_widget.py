@@ -1,4 +1,4 @@
-"""Base of widgets that show a model: an outdated notice after it was cut, masked or trained, and a refresh button."""
+"""Base of widgets that show a model: an outdated notice once it is not as shown, and a refresh button."""
 
 from __future__ import annotations
 
@@ -53,7 +53,13 @@ class ModelWidget(ModuleKGWidget):
     def _check_outdated(self) -> None:
         """Set `outdated` if the model differs from the one that is shown."""
         if self._shown_snapshot is not None:
-            self.outdated = OUTDATED_MESSAGES[self._shown_snapshot.change()]
+            change = self._shown_snapshot.change()
+            is_shown = change != model_snapshot.WEIGHTS or self._shows_weights()
+            self.outdated = OUTDATED_MESSAGES[change] if is_shown else ""
+
+    def _shows_weights(self) -> bool:
+        """True if something that is shown depends on the values of weights."""
+        return True
 
     def _redraw(self, model: Model) -> None:
         """Show the present state of the model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 from modulekg_widgets.engine.errors import CancelledError
 from modulekg_widgets.engine.torch_runtime.isolation.progress import Cancellation, has_listener, observe_progress
+from modulekg_widgets.engine.torch_runtime.threads import PROGRESS_THREAD
 from modulekg_widgets.widgets.shared.base import (
     handle_in_subshells,
     is_between_cells,
@@ -25,7 +27,10 @@ HINT = "Cancels at the next operator. If nothing happens, interrupt the kernel."
 
 
 class Progress:
-    """Passes on how far work is, at most five times a second, and ends it once `cancel` was called, from any thread."""
+    """Passes on how far work is, at most five times a second, and ends it once `cancel` was called, from any thread.
+
+    Counts add up over attempts that begin anew. The first text does not wait for a report: another thread passes it on.
+    """
 
     def __init__(self, title: str, show: Callable[[str], None]) -> None:
         self.title = title
@@ -33,6 +38,11 @@ class Progress:
         self._start = time.monotonic()
         self._next = self._start + SHOWN_AFTER
         self._cancelled = threading.Event()
+        self._showing = threading.RLock()
+        self._is_due = True  # the first text
+        self._stage = "starting"
+        self._earlier: dict[str, int] = {}  # by stage: what earlier attempts have done
+        self._done: dict[str, int] = {}  # and the present one
 
     def cancel(self) -> None:
         """End the work at its next report."""
@@ -41,19 +51,45 @@ class Progress:
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Observe the work of this thread; raises `CancelledError` once it has ended because of `cancel`."""
+        first = threading.Timer(SHOWN_AFTER, contextvars.copy_context().run, [self._show_first])
+        first.name, first.daemon = PROGRESS_THREAD, True
+        if SHOWN_AFTER > 0:
+            first.start()
         try:
             with observe_progress(self._listen):
                 yield
         except Cancellation:
-            raise CancelledError(f"{self.title} was cancelled. Run it again to start over") from None
+            raise CancelledError(f"{self.title} was cancelled. Run it again to start over.") from None
+        finally:
+            first.cancel()
+            with self._showing:
+                self._is_due = False
 
     def _listen(self, stage: str, done: int) -> None:
         if self._cancelled.is_set():
             raise Cancellation
+        before = self._done.get(stage, 0)
+        if done < before:
+            self._earlier[stage] = self._earlier.get(stage, 0) + before
+        self._done[stage], self._stage = done, stage
         now = time.monotonic()
         if now >= self._next:
             self._next = now + EVERY
-            self._show(f"{self.title}: {done:,} {stage}, {now - self._start:.0f} s")
+            with self._showing:
+                self._is_due = False
+                self._show(self._text())
+
+    def _show_first(self) -> None:
+        with self._showing:
+            if self._is_due:
+                self._is_due = False
+                self._show(self._text())
+
+    def _text(self) -> str:
+        stage = self._stage
+        count = self._earlier.get(stage, 0) + self._done.get(stage, 0)
+        how_far = f"{count:,} {stage}" if stage in self._done else stage
+        return f"{self.title}: {how_far}, {time.monotonic() - self._start:.0f} s"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import {
 } from "../shared/ui/dom";
 import { shortNumber } from "../shared/base/format";
 import { PayloadError } from "../shared/base/schema";
-import { prepareHost } from "../shared/ui/widget_frame";
+import { keepHeight, prepareHost } from "../shared/ui/widget_frame";
 import { Clock, type ForwardStore, goTo, tieStepAndSelection, togglePlaying } from "./state";
 import { Details } from "./details";
 import { FeatureMaps } from "./feature_maps";
@@ -97,7 +97,7 @@ class Player implements ForwardPlayer {
     this.line.append(this.status);
     this.status.setAttribute("role", "status");
     host.replaceChildren(bar, main, this.line);
-    this.disposers.add(tieStepAndSelection(store, forward));
+    this.disposers.add(tieStepAndSelection(store, forward), keepHeight(main, "forward"));
     const parts = [
       new Controls(controls, forward, store, quiz),
       new StepList(left, forward, store, quiz, shared.found),

@@ -114,6 +114,14 @@ describe("the rows of blocks", () => {
     expect(find(".mkg-mask-blocks-heading").textContent).toBe("2 blocks can be removed as a whole, 1 nested");
   });
 
+  it("keep the end of a long name in sight", () => {
+    const { host } = mount(THREE, {}, withBlocks({ path: ["encoder.layers.10", "encoder.layers.10.mlp", "b"] }));
+    const parts = (row: Element) =>
+      [...row.querySelectorAll(".mkg-mask-name span")].map(({ textContent }) => textContent);
+    const rows = [...host.querySelectorAll(".mkg-mask-block")].map(parts);
+    expect(rows).toContainEqual(["encoder", ".layers.10"]);
+  });
+
   it("are switched by a click, and those in them with them", async () => {
     const { session: own, toggle, line, row, find, flush } = shown();
     own.remove(INNER, true);

@@ -34,7 +34,7 @@ describe("the counters", () => {
     click(strip(0), 2);
     await settle(40);
     expect(shown("params").querySelector(".mkg-mask-amount")?.textContent).toBe("148 → 111");
-    expect(shown("params").querySelector(".mkg-mask-change")?.textContent).toBe("−25.0 %");
+    expect(shown("params").querySelector(".mkg-mask-change")?.textContent).toBe("−25.0\u00a0%");
     expect([shown("flops").dataset.mkgAfter, shown("bytes").dataset.mkgAfter]).toEqual(["360", "524"]);
     expect(find(".mkg-mask-dropped").textContent).toBe("1 channel in 1 group removed");
   });
@@ -167,7 +167,7 @@ describe("the dry run", () => {
     await settle(40);
     expect(find(".mkg-mask-found").textContent).toBe(
       "Dry run passed with 1 correction. " +
-        "Parameters 148 → 100 (−32.4 %), FLOPs 560 → 300 (−46.4 %), Bytes 672 B → 400 B (−40.5 %)"
+        "Parameters 148 → 100 (−32.4\u00a0%), FLOPs 560 → 300 (−46.4\u00a0%), Bytes 672\u00a0B → 400\u00a0B (−40.5\u00a0%)"
     );
     const details = find(".mkg-mask-details");
     expect([details.textContent, details.hidden, find(".mkg-mask-report-body").hidden]).toEqual([
@@ -217,7 +217,7 @@ describe("the dry run", () => {
     expect(find(".mkg-mask-details").hidden).toBe(true);
     click(strip(0), 1);
     await settle(40);
-    expect(find(".mkg-mask-hint").textContent).toContain("Check");
+    expect(find(".mkg-mask-hint").textContent).toContain("A dry run tests");
   });
 
   it("leaves the place to what a cut has done, and says what can follow", async () => {
@@ -259,7 +259,7 @@ describe("what a button came to", () => {
     session.check();
     await settle(40);
     expect(find(".mkg-mask-found").textContent).not.toContain("checking");
-    expect(find(".mkg-mask-note").textContent).toBe("Checking…");
+    expect(find(".mkg-mask-note").textContent).toBe("Dry run…");
     expect(channel.types()).toContain("check");
     session.receive({ type: "done", action: "check", text: "" });
     await settle(40);

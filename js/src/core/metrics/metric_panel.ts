@@ -18,7 +18,7 @@ import {
   onResize,
   setText
 } from "../shared/ui/dom";
-import { clearHost, drawOrShowError, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
+import { clearHost, drawOrShowError, keepHeight, prepareHost, readOrShowError } from "../shared/ui/widget_frame";
 import { fileName } from "../export/graph_picture";
 import { isEqual } from "../shared/base/state_store";
 import { watchTheme } from "../shared/stage/theme";
@@ -134,16 +134,11 @@ class Panel implements MetricPanel {
     this.back.prepend(icon("back"));
     const head = box("mkg-metric-head", this.back, this.title, this.reset, this.status.state);
     const centre = box("mkg-metric-centre", head, this.stage, this.legendSlot, this.remarks);
+    const main = box("mkg-metric-main", picker, centre);
+    this.disposers.add(keepHeight(main, "metrics"));
     this.said.setAttribute("role", "status");
     this.remarks.setAttribute("role", "note");
-    this.host.replaceChildren(
-      box("mkg-bar", toolbar),
-      this.status.health,
-      box("mkg-metric-main", picker, centre),
-      alerts,
-      status,
-      this.said
-    );
+    this.host.replaceChildren(box("mkg-bar", toolbar), this.status.health, main, alerts, status, this.said);
   }
 
   private listen(): void {

@@ -6,7 +6,7 @@ import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import * as words from "../words/panel";
 import { AxisRoles } from "./axis_roles";
-import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
+import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import type { GraphStore } from "../shared/model/graph_store";
 
@@ -23,7 +23,7 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const head = el("div", "mkg-axis-head");
   const clear = iconButton("mkg-icon-button mkg-close", "close", words.CLEAR_GROUP);
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
-  head.append(breakable("mkg-axis-name", axes.name(axis)), clear);
+  head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
   const line = el("div", "", words.sizeOf(exactNumber(axes.length(axis))));
   const role = axes.role(axis);
@@ -147,7 +147,7 @@ function list(axes: Axes, shown: readonly number[], active: string | null): HTML
   for (const axis of shown.slice(0, MAX_ROWS)) {
     const line = el("li");
     const choose = axisButton("mkg-axis-line", axes, axis, active);
-    choose.append(breakable("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
+    choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
     line.append(choose, el("span", "mkg-dim", words.tensors(axes.members(axis).length)));
     const frozen = axes.frozen(axis);
     if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));
@@ -242,7 +242,7 @@ function typedTable(rows: readonly string[][]): HTMLElement {
     rows.map(([name, shape, type]) => {
       const value = el("span");
       value.append(nameSpan("mkg-code mkg-shape", shape), " ", nameSpan("mkg-dim", type));
-      return [breakable("", name), value];
+      return [nameSpan("", name), value];
     })
   );
   element.classList.add("mkg-traffic");

@@ -37,8 +37,8 @@ from modulekg_widgets.engine.torch_runtime.pytree import (
     Kwargs,
     call_arguments,
     input_tensors,
-    list_hint,
     tensors,
+    with_list_hint,
     with_tensors,
 )
 from modulekg_widgets.engine.tracing.dataflow import Dataflow
@@ -172,11 +172,12 @@ def _passes(places: Walk, given: Call, training: bool, gradients: bool, fused: b
 
 def _recording_error(error: Exception, root: nn.Module, given: Call) -> TraceError:
     inputs = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in input_tensors(root, *given)) or "no tensors"
-    return TraceError(
+    message = (
         f"the forward pass of {printable(type(root).__name__)} stopped while its functions were recorded: "
         f"{type(error).__name__}: {printable(str(error).strip(), 300)}. Its inputs were {inputs}; pass inputs that "
-        f"model(...) takes{list_hint(given[0])}"
+        "model(...) takes"
     )
+    return TraceError(with_list_hint(message, root, given[0]))
 
 
 class _Recorder(ForwardInterceptor):

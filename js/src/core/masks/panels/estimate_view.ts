@@ -237,7 +237,10 @@ export class EstimateView extends Part {
     );
     const { session, store, data } = scene;
     if (session.offers.sensitivity || data.increases) this.fill();
-    else host.append(el("span", "mkg-mask-estimate-source", words.WHAT_TO_PASS));
+    else {
+      host.append(el("span", "mkg-mask-estimate-source", words.WHAT_TO_PASS));
+      host.classList.add("mkg-mask-to-pass"); // nothing can be passed to a file
+    }
     const later = () => scene.frames.add(this.draw);
     this.disposers.add(
       session.events.on(["increases", "scores", "costs"], later),

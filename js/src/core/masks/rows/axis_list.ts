@@ -13,7 +13,8 @@ import {
   onResize,
   setText
 } from "../../shared/ui/dom";
-import { BlockList } from "./block_list";
+import { keepHeight } from "../../shared/ui/widget_frame";
+import { BlockList, splitName } from "./block_list";
 import { cellLayout, type RowMove } from "../cell_drawing";
 import { axisCost } from "../session/estimate";
 import type { Member } from "../draft/payload";
@@ -112,7 +113,6 @@ function kindOf(reason: string, members: readonly (readonly [string, number])[])
 
 const MAX_TITLE_NAMES = 6;
 const MAX_LISTED = 300;
-const MAX_SUFFIX_LENGTH = 16; // of a name
 
 class AxisRow {
   readonly strip: IndexStrip | null;
@@ -200,9 +200,7 @@ class AxisRow {
   private head(): void {
     const { axes } = this.scene.data;
     const name = button("mkg-mask-name", "", this.name);
-    const whole = nameSpan("", "");
-    whole.append(...halves(this.name).map(half => el("span", "", half)));
-    name.append(whole);
+    name.append(splitName(this.name));
     this.disposers.add(listen(name, "click", () => this.scene.point(this.axis)));
     const role = axes.role[this.axis];
     const line = el("div", "mkg-mask-line");
@@ -268,13 +266,6 @@ class AxisRow {
       })
     );
   }
-}
-
-/** A name in two: the first gives way where there is no room, so that the end of it is seen. */
-function halves(name: string): string[] {
-  const dots = [...name.matchAll(/\./g)].map(({ index }) => index);
-  const cut = dots.find(dot => dot > 0 && name.length - dot <= MAX_SUFFIX_LENGTH) ?? dots[dots.length - 1] ?? 0;
-  return cut > 0 ? [name.slice(0, cut), name.slice(cut)] : [name];
 }
 
 function titleOf(members: readonly Member[]): string {
@@ -343,6 +334,7 @@ export class AxisList extends Part implements IndexStripOwner {
     const keys = el("div", "mkg-offscreen", words.KEYS);
     keys.id = this.describedBy;
     host.classList.add("mkg-mask-rows");
+    this.disposers.add(keepHeight(host, "masks"));
     const frozenList = this.list(words.FIXED, frozen);
     this.fold = frozen.length ? new FrozenFold(frozenList, data, frozen, () => this.measureAll()) : null;
     this.blocks = data.blocks.count ? new BlockList(scene, () => this.measureAll()) : null;

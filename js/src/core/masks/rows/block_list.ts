@@ -169,7 +169,7 @@ export class BlockList {
     const name = button("mkg-mask-name", "", path[block]);
     const shown = this.shortName(block);
     if (shown !== path[block]) name.setAttribute("aria-label", path[block]);
-    name.append(nameSpan("", shown));
+    name.append(splitName(shown));
     const head = el("th", "mkg-mask-block-name");
     head.scope = "row";
     const box = el("div", "mkg-mask-block-box");
@@ -301,4 +301,15 @@ function figure(name: string, value: number): HTMLElement {
   const cell = el("td", `mkg-mask-block-${name}`, Number.isNaN(value) ? "–" : shortNumber(value));
   cell.title = Number.isNaN(value) ? words.UNKNOWN : exactNumber(value);
   return cell;
+}
+
+const MAX_SUFFIX_LENGTH = 16;
+
+/** A name in two parts: the first gives way where there is no room, so that the end of it is seen. */
+export function splitName(name: string): HTMLElement {
+  const dots = [...name.matchAll(/\./g)].map(({ index }) => index);
+  const cut = dots.find(dot => dot > 0 && name.length - dot <= MAX_SUFFIX_LENGTH) ?? dots[dots.length - 1] ?? 0;
+  const whole = nameSpan("", "");
+  whole.append(...(cut > 0 ? [name.slice(0, cut), name.slice(cut)] : [name]).map(half => el("span", "", half)));
+  return whole;
 }

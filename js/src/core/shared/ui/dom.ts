@@ -61,9 +61,15 @@ export function option(value: string, text: string): HTMLOptionElement {
   return element;
 }
 
+const BREAKS = /(?<=[._/\\])(?=[^._/\\])/; // where a line of a name may end
+const MAX_NAME_LENGTH = 400; // characters, beyond which a name breaks anywhere
+
 /** A module's name: verbatim, and isolated so that bidirectional controls cannot reorder what stands beside it. */
 export function nameSpan(className: string, text: string): HTMLElement {
-  return el("bdi", className, text);
+  const name = el("bdi", className);
+  const parts = text.length > MAX_NAME_LENGTH ? [text] : text.split(BREAKS);
+  name.append(...parts.flatMap((part, at) => (at ? [el("wbr"), part] : [part])));
+  return name;
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,5 +1,5 @@
 // @vitest-environment jsdom
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { forgetAll } from "../base/settings";
 import { box } from "./dom";
 import { SidePanes } from "./side_panes";
@@ -31,6 +31,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  vi.unstubAllGlobals();
   localStorage.clear();
   forgetAll();
 });
@@ -155,5 +156,31 @@ describe("side panes", () => {
     panes.leaveAway("left", false);
     expect(isShown("left")).toBe(true);
     panes.dispose();
+  });
+
+  it("have the height again that the corner gave them, and none that a layout says", () => {
+    const heard: (() => void)[] = [];
+    class Observer {
+      constructor(act: () => void) {
+        heard.push(act);
+      }
+      observe = vi.fn();
+      disconnect = vi.fn();
+    }
+    vi.stubGlobal("ResizeObserver", Observer);
+    const resized = () => heard.forEach(act => act());
+    const height = () => main.style.getPropertyValue("--mkg-height");
+    made();
+    expect(height()).toBe("");
+    main.style.height = "500px";
+    resized();
+    made();
+    expect(height()).toBe("");
+    resized();
+    main.style.height = "812px"; // as the browser writes it
+    resized();
+    forgetAll(); // the page is loaded anew
+    made();
+    expect(height()).toBe("812px");
   });
 });

@@ -5,6 +5,7 @@ import * as words from "../../words/shared";
 import { remembered, remember } from "../base/settings";
 import { box, button, icon, listen, onResize, Part, setAttribute } from "./dom";
 import { paneHandle } from "./pane_handle";
+import { keepHeight } from "./widget_frame";
 
 type Side = "left" | "right";
 export type Shares = Readonly<Record<Side | "both", number>>; // of the width; "both": of the column where they are one
@@ -37,7 +38,10 @@ export class SidePanes extends Part {
     this.gutters = { left: this.gutter("left"), right: this.gutter("right") };
     main.classList.add("mkg-side-panes");
     main.append(left, this.gutters.left, centre, this.gutters.right, right);
-    this.disposers.add(onResize(main, () => this.measure()));
+    this.disposers.add(
+      onResize(main, () => this.measure()),
+      keepHeight(main, key)
+    );
     this.show();
   }
 

@@ -1,9 +1,10 @@
 // The frame of a widget: its host element, its status line, the notice that its model has changed, and the text in place of
 // what cannot be read or drawn.
 
-import { button, el, listen, setAttribute, Part, iconButton } from "./dom";
+import { button, el, listen, onResize, setAttribute, Part, iconButton, type Disposer } from "./dom";
 import { captureKeys } from "./keys";
 import { PayloadError } from "../base/schema";
+import { remember, remembered } from "../base/settings";
 import * as words from "../../words/shared";
 
 export { DISCONNECTED } from "../../words/shared";
@@ -77,6 +78,19 @@ export class OutdatedNotice {
     if (text === "") this.element.remove();
     else if (this.element.parentElement !== host || host.firstChild !== this.element) host.prepend(this.element);
   }
+}
+
+/** The height that the user gives an element at its corner, which the browser remembers for all of its kind. */
+export function keepHeight(element: HTMLElement, kind: string): Disposer {
+  const key = `${kind}:height`;
+  const known = remembered(key);
+  if (typeof known === "number") element.style.setProperty("--mkg-height", `${known}px`);
+  let last: string | undefined; // what a layout says, until the corner says otherwise
+  return onResize(element, () => {
+    const { height } = element.style;
+    if (height !== (last ??= height) && height.endsWith("px")) remember(key, parseFloat(height));
+    last = height;
+  });
 }
 
 // A sentence in a widget's place, when there is nothing that can be drawn.

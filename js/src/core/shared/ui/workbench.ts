@@ -3,6 +3,7 @@
 import { el, Part } from "./dom";
 import { captureKeys } from "./keys";
 import { paneHandle } from "./pane_handle";
+import { keepHeight } from "./widget_frame";
 import { lendWindowButtons } from "./window_buttons";
 import * as words from "../../words/shared";
 
@@ -60,6 +61,7 @@ export class WorkbenchPanes extends Part {
       host.append(last);
     }
     host.classList.toggle("mkg-workbench-tall", beneath);
+    this.disposers.add(keepHeight(host, beneath ? "tall-workbench" : "workbench"));
     this.show();
   }
 
