@@ -86,16 +86,22 @@ export async function bundle(entry, { plugins = [], ...options } = {}) {
 
 const embeddable = code => code.replaceAll("</script", "<\\/script");
 
+/** With escapes for all letters beyond ASCII: a browser keeps such a script in half the memory, and compiles it sooner. */
+const narrow = code =>
+  code.replace(/[^\0-\x7f]/g, letter => {
+    const digits = letter.charCodeAt(0).toString(16);
+    return digits.length > 2 ? `\\u${digits.padStart(4, "0")}` : `\\x${digits}`;
+  });
+
 /** What esbuild has minified, smaller by a fiftieth: every saved page carries the script. */
 async function minified(script) {
-  // pages are UTF-8
   const options = {
     ecma: 2021,
     compress: { ecma: 2021, passes: 3 },
     mangle: true,
     format: { asciiOnly: false, comments: false }
   };
-  return embeddable((await experiments.swc.minify(script, options)).code);
+  return narrow(embeddable((await experiments.swc.minify(script, options)).code));
 }
 
 /** The script of saved pages, in which models and views live without Jupyter; `isLive`: also of those in another page. */
@@ -103,6 +109,7 @@ export async function bundlePage(source, isLive = false) {
   const script = await bundle(`${source}/standalone.ts`, {
     alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
     define: { WITH_LIVE: String(isLive) },
+    mangleProps: /^disposers$/, // of every part, 200 times: known to nothing outside
     plugins: [withoutItself, stepped, layoutOnce(source)]
   });
   return minified(script);

@@ -6,6 +6,7 @@ import { golden } from "../testing/payloads";
 vi.mock("@jupyter-widgets/base", () => import("./base"));
 
 import type { SavedPage, SavedWidget } from "../core/export/html";
+import { STANDALONE_JS } from "../generated/standalone_source";
 import * as amd from "../nbextension";
 import * as all from "../widgets/all";
 import { DOMWidgetModel, DOMWidgetView } from "./base";
@@ -204,4 +205,10 @@ describe("widgets of the package", () => {
     expect(host.querySelectorAll("[role=treeitem]").length).toBeGreaterThan(1);
     expect(host.querySelector(".mkg-is-disconnected")).toBeNull();
   });
+});
+
+// with one beyond Latin-1 the browser keeps all of the script in two bytes for each letter, and takes longer to compile it
+it("has a script without letters beyond ASCII", () => {
+  expect(STANDALONE_JS.length).toBeGreaterThan(100_000);
+  expect([...STANDALONE_JS.matchAll(/[^\0-\x7f]/g)].map(({ 0: letter, index }) => [letter, index])).toEqual([]);
 });

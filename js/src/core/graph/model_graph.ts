@@ -135,8 +135,11 @@ class MountedGraph implements ModelGraph {
       new ModulePanel(panel, h, store, this.actions),
       new StatusLine(status, store)
     ];
+    // last: to ask for sizes lays out the page, and what is selected comes into view of the tree as large as it is then
+    const listed = new TreeView(tree, h, store);
+    parts.push(listed);
     panes.measure();
-    parts.push(new TreeView(tree, h, store)); // last: it brings what is selected into view, which lays out the page
+    listed.showActive();
     parts.forEach(part => this.disposers.add(() => part.dispose()));
   }
 

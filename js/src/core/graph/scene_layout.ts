@@ -14,7 +14,7 @@ import { flowOf, pageFor, Pages, sceneOf, turnPage } from "./scene_source";
 
 const STRUCTURES = [Infinity, 48, 36, 28, 20, 14, 10]; // that are drawn once each, as many as fit
 const LETTERS = [FONT.text, 13, 15]; // which are as large as they have to be at zooms at which a graph is read
-const NEARLY = 1.1; // canvases: what takes more with small letters is not tried with larger ones
+const NEARLY = 1.1; // canvases: what is planned larger with small letters is not tried with larger ones
 const OTHER = 0.1; // change of a side that is worth another layout: more than a scroll bar or the strip takes
 
 /** The scene of a view and the request for its layout: in rows like the last ones, and at first opened as far as fits. */
@@ -122,12 +122,12 @@ export class SceneLayout {
       scenes.set(size, scene);
       return scene;
     };
+    // small letters hardly ever take more room than larger ones: without labels most of that is drawn by now
+    const isNear = (isLabelled: boolean) =>
+      isLabelled ? this.mayBeLegible(small, this.zoom / NEARLY) : this.isLegible(small, this.zoom, false);
     const fits = (isLabelled: boolean) => (size: number) => {
       this.letters = size;
-      const isLegible = (scene: Scene, zoom = this.zoom) => this.isLegible(scene, zoom, isLabelled);
-      // of small letters most is drawn by now, and they hardly ever take more room than larger ones
-      const isNear = size === FONT.text || isLegible(small, this.zoom / (isLabelled ? NEARLY : 1));
-      return isNear && isLegible(sceneIn(size));
+      return isNear(isLabelled) && this.isLegible(sceneIn(size), this.zoom, isLabelled);
     };
     if (!LETTERS.some(fits(true)) && !LETTERS.some(fits(false))) this.letters = 0;
     return sceneIn(this.letters);
@@ -180,6 +180,11 @@ export class SceneLayout {
   private sceneWith(store: GraphStore, window: number, most?: number): Scene {
     const measure: Measure = (text, size, bold) => this.measure(text, Math.max(size, this.letters), bold);
     return sceneOf(this.view, this.h, store, measure, this.pages.starts, this.isCompared, window, most);
+  }
+
+  /** With labels on lines, as far as that is known before it is drawn. */
+  private mayBeLegible(scene: Scene, zoom: number): boolean {
+    return scene.nodes.length <= MAX_CARDS && this.layouts.mayFit(this.freshRequest(scene), zoom);
   }
 
   /** Whether so much could be laid out at once, and then read. */

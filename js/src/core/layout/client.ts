@@ -55,6 +55,11 @@ export class LayoutClient {
     return this.local.canFit(request, zoom, isLabelled);
   }
 
+  /** With labels on lines, as far as that is known before it is drawn. */
+  mayFit(request: LayoutRequest, zoom: number): boolean {
+    return this.local.mayFit(request, zoom);
+  }
+
   dispose(): void {
     this.disposed = true;
     this.supersede();

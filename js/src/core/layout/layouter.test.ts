@@ -192,6 +192,25 @@ describe("Layouter", () => {
     expect(asked).toBeLessThan(drawn);
   });
 
+  it("leaves off a drawing once what is inside has come out too large, and draws nothing where a plan tells", () => {
+    const zooms = [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3];
+    const nested = Array.from({ length: 120 }, (_, seed) => requestOf(randomSketch(seed))).filter(
+      ({ groups, sizes }) => groups.length > 1 && sizes.length < 30
+    );
+    let leftOff = 0;
+    for (const wanted of nested) {
+      for (const zoom of zooms) {
+        const [asking, planning] = [new Layouter(), new Layouter()];
+        const isFitting = asking.canFit(wanted, zoom, true);
+        const isPlanned = planning.mayFit(wanted, zoom / 1.05);
+        if (!isFitting && asking.misses > 0 && asking.misses < wanted.groups.length) leftOff++;
+        expect(planning.misses).toBe(0);
+        if (!isPlanned) expect([isFitting, asking.misses]).toEqual([false, 0]);
+      }
+    }
+    expect(leftOff).toBeGreaterThan(0);
+  });
+
   it("lays out anew only the group that opens and what is around it", () => {
     const layouter = new Layouter();
     const store = new GraphStore({ expanded: ["layer1", "layer2", "layer3", "layer4"] });

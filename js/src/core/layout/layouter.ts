@@ -215,6 +215,7 @@ const HOPELESS = 2.5; // times the room
 const MANY = 120; // cards that fit no canvas, so that nothing else is tried
 const CACHE_LIMIT = 2000;
 const NEARLY = 1.1; // canvases: what is planned so large may come out smaller, which is seldom
+const NEARLY_LABELLED = 1.05; // the same, with labels on lines
 const NOTHING: ReadonlyMap<number, GroupLayout> = new Map();
 
 export class Layouter {
@@ -239,7 +240,12 @@ export class Layouter {
     const [labelled, bare = labelled] = triesOf(request);
     // without labels there is nearly always more room
     const tries = isLabelled === undefined ? [...new Set([...bare, ...labelled])] : isLabelled ? labelled : bare;
-    return tries.some(one => this.fitting(request, one, zoom, isLabelled ? NEARLY : 1) !== undefined);
+    return tries.some(one => this.fitting(request, one, zoom, isLabelled ? NEARLY_LABELLED : 1) !== undefined);
+  }
+
+  /** Whether it is planned to fit with labels on lines: nothing is drawn for that. */
+  mayFit(request: LayoutRequest, zoom: number): boolean {
+    return triesOf(request)[0].some(one => isWithin(this.planned(request, one), request.room, zoom));
   }
 
   /** Labels on lines, or what gives up as little as lets everything fit the canvas; of several shapes the clearest. */
@@ -261,12 +267,16 @@ export class Layouter {
     return (small ?? (first as Tried)).result;
   }
 
-  /** The drawing, where it fits; not drawn is what is planned larger than `most` canvases. */
-  private fitting(request: LayoutRequest, one: Try, zoom: number, most = NEARLY): Tried | undefined {
-    const [width, height] = this.planned(request, one);
-    if (!fits([0, 0, width, height], request.room, zoom / most)) return undefined;
-    const tried = this.runWith(request, one);
-    return fits(tried.result.bounds, request.room, zoom) ? tried : undefined;
+  /** The drawing, where it fits; not drawn, or not to its end, is what is planned larger than `most` canvases. */
+  private fitting(
+    request: LayoutRequest,
+    one: Try,
+    zoom: number,
+    most = one.isLabelled ? NEARLY_LABELLED : NEARLY
+  ): Tried | undefined {
+    const isNear = (extent: Size) => isWithin(extent, request.room, zoom / most);
+    const tried = isNear(this.planned(request, one)) ? this.runWith(request, one, isNear) : undefined;
+    return tried && fits(tried.result.bounds, request.room, zoom) ? tried : undefined;
   }
 
   /** About what all of it will take. */
@@ -281,18 +291,24 @@ export class Layouter {
     return extent;
   }
 
-  private runWith(request: LayoutRequest, one: Try): Tried {
+  private runWith(request: LayoutRequest, one: Try): Tried;
+  private runWith(request: LayoutRequest, one: Try, isNear: (extent: Size) => boolean): Tried | undefined;
+  private runWith(request: LayoutRequest, one: Try, isNear?: (extent: Size) => boolean): Tried | undefined {
     const sizes = request.sizes.map(size => [...size] as Size);
     const rooms = roomsOf(request, one);
     const inner = new Map<number, GroupLayout>(); // by place
-    const layouts = request.groups.map(group => {
-      const laid = this.group(group, sizes, inner, rooms(group), one.isLabelled).layout();
+    const layouts: RowedLayout[] = [];
+    for (const group of request.groups) {
+      const plan = this.group(group, sizes, inner, rooms(group), one.isLabelled);
+      // by now with what is inside as large as it has come out
+      if (isNear && !isNear(plan.extent)) return undefined;
+      const laid = plan.layout();
       if (group.node >= 0) {
         sizes[group.node] = framed(sizes[group.node], [laid.width, laid.height]);
         inner.set(group.node, laid);
       }
-      return laid;
-    });
+      layouts.push(laid);
+    }
     const brokenSkips = layouts.reduce((sum, laid) => sum + Math.floor(laid.brokenSkips), 0);
     const result = place(request.groups, layouts, sizes);
     const changed = request.groups.filter(({ rows }, at) => rows && String(rows) !== String(result.groups[at].rows));
@@ -481,9 +497,10 @@ function isFarTooLarge([, , width, height]: Box, room: Size): boolean {
   return width * height * LEGIBLE_ZOOM ** 2 > HOPELESS * room[0] * room[1];
 }
 
-function fits([, , width, height]: Box, room: Size, zoom: number): boolean {
-  return width * zoom <= room[0] && height * zoom <= room[1];
-}
+const fits = ([, , width, height]: Box, room: Size, zoom: number): boolean => isWithin([width, height], room, zoom);
+
+const isWithin = ([width, height]: Size, room: Size, zoom: number): boolean =>
+  width * zoom <= room[0] && height * zoom <= room[1];
 
 /** The content is in the middle of its frame. */
 function besideContent(width: number, laid: GroupLayout): number {

@@ -41,6 +41,29 @@ const focusOn = (path: string) => row(path).focus();
 const key = (name: string) => press(document.activeElement ?? host, name);
 const activePath = () => (document.activeElement as HTMLElement).dataset.mkgPath;
 
+describe("the row that is active at first", () => {
+  afterEach(() => vi.restoreAllMocks());
+
+  const asked = (store: GraphStore) => {
+    const height = vi.spyOn(Element.prototype, "clientHeight", "get").mockReturnValue(2 * ROW_HEIGHT);
+    mount(smallNet(), store);
+    const before = height.mock.calls.length;
+    view?.showActive();
+    return [before, height.mock.calls.length];
+  };
+
+  it("comes into view when the tree is told that it has its place", () => {
+    const [before, after] = asked(storeOf({ selected: "fc" }));
+    expect(before).toBe(0);
+    expect(after).toBeGreaterThan(0);
+    expect(view?.tree.scrollTop).toBeGreaterThan(0);
+  });
+
+  it("costs no layout of the page where it is the first", () => {
+    expect(asked(storeOf())).toEqual([0, 0]);
+  });
+});
+
 describe("rows", () => {
   it("say what they are", () => {
     mount(smallNet(), storeOf({ selected: "layer1.0" }));

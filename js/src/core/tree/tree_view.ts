@@ -162,7 +162,11 @@ export class TreeView {
     this.listen();
     this.active = this.selectedNode() ?? 0;
     this.list.render();
-    this.scrollTo(this.active);
+  }
+
+  /** To be called once the tree has its place on the page. */
+  showActive(): void {
+    if (this.activeIndex > 0) this.scrollTo(this.active); // the first row is in view by itself
   }
 
   dispose(): void {

@@ -347,8 +347,9 @@ function touching(flow: Dataflow, units: Units, caller: number, all: readonly Op
   }));
   const owner = new Map<number, number>(); // step -> stretch
   all.forEach(({ steps }, at) => steps.forEach(step => owner.set(step, at)));
-  flow.payload.steps.inputs.forEach((inputs, step) => {
-    for (const value of inputs) {
+  const [start, end] = units.span(caller);
+  for (let step = start; step < end; step++) {
+    for (const value of flow.payload.steps.inputs[step]) {
       const maker = flow.payload.values.step[value];
       const [from, to] = [owner.get(maker), owner.get(step)];
       if (maker < 0 || from === to) continue;
@@ -361,7 +362,7 @@ function touching(flow: Dataflow, units: Units, caller: number, all: readonly Op
         if (callee > caller) code[from].readers.add(callee);
       }
     }
-  });
+  }
   return code;
 }
 

@@ -130,8 +130,9 @@ export class Dataflow {
     return this.ends[call] === call + 1;
   }
 
+  /** Where none ran in it, and behind the last call, the number of all steps. */
   firstStep(call: number): number {
-    return this.firstSteps[call];
+    return this.firstSteps[call] ?? this.size;
   }
 
   values(step: number): readonly number[] {

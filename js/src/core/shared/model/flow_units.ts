@@ -73,6 +73,15 @@ export class Units {
     return this.ofCall[this.flow.payload.steps.call[step]];
   }
 
+  /** Between which steps all of its calls ran, and all that they called. */
+  span(place: number): [start: number, end: number] {
+    const { flow } = this;
+    const { calls } = this.list[place];
+    const start = Math.min(...calls.map(call => flow.firstStep(call)));
+    const end = Math.max(...calls.map(call => flow.firstStep(flow.end(call))));
+    return [start, end];
+  }
+
   /** The units of a module. */
   ofNode(node: number): number[] {
     return [...new Set(this.flow.callsOf(node).map(call => this.ofCall[call]))];
@@ -106,7 +115,8 @@ export class Units {
     const read = new Map<number, Set<number>>(); // unit -> units
     const carried = new Map<number, ReadonlySet<number>>(); // value -> units that it comes from
     const caller = this.callerOf(parent);
-    for (let step = 0; step < this.flow.size; step++) {
+    const [start, end] = this.span(caller);
+    for (let step = start; step < end; step++) {
       const unit = this.ofStep(step);
       const child = unit === caller ? parent : this.childOf(parent, unit);
       if (child === OUTSIDE) {

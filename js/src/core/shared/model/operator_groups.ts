@@ -121,7 +121,8 @@ function depthsIn(flow: Dataflow, units: Units, unit: number): Map<number, numbe
   const ofChild = new Map<number, number>();
   const isOwn = new Set(units.list[unit].steps);
   const deepest = (step: number) => Math.max(0, ...inputs[step].map(value => ofValue.get(value) ?? 0));
-  for (let step = 0; step < flow.size; step++) {
+  const [start, end] = units.span(unit);
+  for (let step = start; step < end; step++) {
     const child = units.calleeOf(unit, units.ofStep(step));
     if (child === OUTSIDE) continue;
     let depth = deepest(step);

@@ -93,13 +93,12 @@ class PatternSearch {
 
   /** Whether there are operators for all parts of the path. */
   hasAll({ path }: Pattern): boolean {
-    return path.every(part => [...this.kinds].some(name => part.test(name)));
+    return path.every(part => [...part].some(name => this.kinds.has(name)));
   }
 
   /** Wherever it is found. */
   all(pattern: Pattern): Named[] {
-    const firsts = new Set([...this.kinds].filter(name => pattern.path[0].test(name)));
-    const begins = this.steps.filter(step => firsts.has(this.names.get(step) ?? ""));
+    const begins = this.steps.filter(step => this.isOn(pattern.path[0], step));
     return begins.flatMap(step => this.take(pattern, step));
   }
 
@@ -137,8 +136,8 @@ class PatternSearch {
     return longest;
   }
 
-  private isOn(part: RegExp, step: number): boolean {
-    return part.test(this.names.get(step) ?? "");
+  private isOn(part: ReadonlySet<string>, step: number): boolean {
+    return part.has(this.names.get(step) ?? "");
   }
 
   private isPassed(step: number): boolean {

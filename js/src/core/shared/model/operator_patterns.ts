@@ -16,7 +16,7 @@ type Holds = (way: Way) => boolean;
 
 export interface Pattern {
   readonly name: string;
-  readonly path: readonly RegExp[];
+  readonly path: readonly ReadonlySet<string>[]; // of each part the names that it may have
   readonly rank: Rank;
   readonly holds: Holds;
   readonly repeats: boolean; // its last part may come again and again
@@ -172,7 +172,8 @@ function flowingValues(flow: Dataflow): Uint8Array {
   return found;
 }
 
-const PRODUCT = "b?mm|matmul|baddbmm|einsum";
+const NLL = "nll_loss|nll_loss_nd|nll_loss2d|nll_loss_forward|nll_loss2d_forward";
+const PRODUCT = "mm|bmm|matmul|baddbmm|einsum";
 
 const always: Holds = () => true;
 
@@ -180,7 +181,7 @@ const always: Holds = () => true;
 function pattern(name: string, path: string, rank = Rank.Pattern, holds = always, begins = always): Pattern {
   const repeats = path.endsWith("+");
   const parts = path.replace(/\+$/, "").split(" > ");
-  return { name, path: parts.map(one => new RegExp(`^(?:${one})$`)), rank, holds, repeats, begins };
+  return { name, path: parts.map(one => new Set(one.split("|"))), rank, holds, repeats, begins };
 }
 
 const isLast = (ones: readonly number[], dims: number) => ones.length === 1 && ones[0] === dims - 1 && dims > 1;
@@ -373,7 +374,7 @@ const isDropout: Holds = way => {
 
 /** In the order in which they are sought: the longer first. */
 export const PATTERNS: readonly Pattern[] = [
-  pattern("cross_entropy", "log_softmax > nll_loss.*", Rank.Pattern, way => isDirect(way, 0, 1)),
+  pattern("cross_entropy", `log_softmax > ${NLL}`, Rank.Pattern, way => isDirect(way, 0, 1)),
   pattern(words.ROTARY_EMBEDDING, "neg > cat|stack > mul > add", Rank.Pattern, isRotary),
   pattern(words.ROTARY_EMBEDDING, "view_as_complex > mul > view_as_real", Rank.Pattern, isTurned),
   pattern("attention", "scaled_dot_product_attention"),

@@ -33,7 +33,7 @@ const BOUND = String.raw`(?:[+-]?[\d.]\S*\s+(?:[kmgtp]i?b?|b|[kmgtp]?flops?)(?=\
 const END = String.raw`(?:"(?=\s|$)|$)`; // of a phrase; one that is still being typed has no closing quote
 const CLASS = String.raw`(?:type|class)\s*(?::|==?)\s*`; // also "class: Conv2d" and "class = Conv2d"
 const TERM = new RegExp(
-  String.raw`"([^"]+)${END}|${CLASS}(?:"([^"]*)${END}|([^\s"]\S*)|$)|((?:model|family|community):)\s+(\S+)|([a-z_][\w.@-]*\s*(?:[<>!=]=|[<>=≥≤≠])\s*${BOUND}|\S+)`,
+  String.raw`"([^"]+)${END}|${CLASS}(?:"([^"]*)${END}|([^\s"]\S*)|$)|((?:model|family|community):)\s+(\S+)|([a-z_][\w.@-]*\s*(?:[<>!=]=|[<>=\u2265\u2264\u2260])\s*${BOUND}|\S+)`,
   "gi"
 );
 

@@ -146,7 +146,8 @@ export class Stage {
     if (turned && this.camera.isTouched) this.camera.see(seen);
     this.isFull = isFull;
     this.scene.resized(before, turned ? seen : null);
-    this.draw();
+    if (before) this.draw();
+    else this.schedule(); // there is nothing to be seen yet
   }
 
   /** With the next frame. */
