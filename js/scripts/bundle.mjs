@@ -109,7 +109,7 @@ export async function bundlePage(source, isLive = false) {
   const script = await bundle(`${source}/standalone.ts`, {
     alias: { "@jupyter-widgets/base": `${source}/standalone/base.ts` },
     define: { WITH_LIVE: String(isLive) },
-    mangleProps: /^disposers$/, // of every part, 200 times: known to nothing outside
+    mangleProps: /^(disposers|followKernel|isContainer|sceneLayout)$/, // often used, known to nothing outside
     plugins: [withoutItself, stepped, layoutOnce(source)]
   });
   return minified(script);

@@ -111,7 +111,7 @@ def test_the_graph_has_its_usual_colors_until_something_is_pruned(notebook: Note
         )
 
     # a draft colors what loses parameters, and no more than that; the legend says so
-    said = "share pruned0\u00a0%50\u00a0%No color: nothing removed"
+    said = "share pruned0 %50 %No color: nothing removed"
     masks.drag(HIDDEN, 0, 11)
     wait_for_colored(["0", "2"], said)
 

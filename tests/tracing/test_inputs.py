@@ -170,7 +170,7 @@ class TakesTwo(nn.Module):
 
 def test_a_list_that_was_meant_as_one_argument_is_told_first() -> None:
     image = torch.zeros(3)
-    advice = "a list is taken apart into arguments. To pass it as one, write `args=([x],)`. The "
+    advice = "If forward takes the list as one argument, write `args=([x],)`. The "
     with pytest.raises(mk.ModuleKGError, match=f"^{re.escape(advice)}forward pass of TakesList stopped"):
         mk.trace(TakesList(), [image])
     several = re.escape(advice.replace("[x]", "[x, …]"))
@@ -192,7 +192,12 @@ def test_a_list_that_forward_cannot_take_whole_is_not_to_blame() -> None:
         mk.trace(TakesTwo(), [torch.zeros(3), torch.zeros(3)])
 
 
+def test_a_list_with_which_forward_fails_too_is_not_to_blame() -> None:
+    with pytest.raises(mk.ModuleKGError, match=r"^the forward pass of Linear stopped"):
+        mk.trace(nn.Linear(3, 2), [torch.zeros(1, 4)])
+
+
 def test_what_fails_for_another_reason_says_nothing_of_lists() -> None:
     with pytest.raises(mk.ModuleKGError) as caught:
         mk.trace(TakesList(), (torch.zeros(3),))
-    assert "list is taken apart" not in str(caught.value)
+    assert "takes the list" not in str(caught.value)

@@ -421,6 +421,17 @@ class Routed(nn.Module):
         return x[torch.nonzero(self.gate(x)[:, 0] > 0)[:, 0]] * 2
 
 
+def test_a_schedule_of_training_makes_no_graph_outdated() -> None:
+    model = nn.Sequential(nn.Conv1d(1, 2, 1), nn.BatchNorm1d(2), nn.Dropout(0.1)).train()
+    model[1].eps = float("nan")  # unequal to itself
+    graph = mk.ModelGraph(model, torch.zeros(2, 1, 4))
+    model(torch.zeros(2, 1, 4)).sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    model[1].momentum, model[2].p = 0.01, 0.5
+    graph._check_outdated()
+    assert graph.outdated == ""
+
+
 def test_a_graph_whose_flow_depends_on_values_is_outdated_by_training() -> None:
     model, x = Routed(), torch.ones(2, 4)
     graph = mk.ModelGraph(model, x)

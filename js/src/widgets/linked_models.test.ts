@@ -110,7 +110,7 @@ describe("the column of an explorer", () => {
     const legend = new Legend(host, h, store);
     expect(host.hidden).toBe(true);
     store.set("pruned", pruned);
-    expect([host.hidden, host.textContent]).toEqual([false, "Share pruned0\u00a0%50\u00a0%No color: nothing removed"]);
+    expect([host.hidden, host.textContent]).toEqual([false, "Share pruned0 %50 %No color: nothing removed"]);
     legend.dispose();
   });
 

@@ -1,13 +1,14 @@
 """Change detection for a model: whether it was cut, masked, trained or changed since a moment.
 
 Of a module that stands in the place of another one all plain attributes are compared; of one that is still there only
-those that its class declares as constants, since others may count calls.
+those that its class declares as constants, since others may count calls. Floats are left out: training schedules them,
+and no size depends on one.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 from modulekg_widgets.engine.torch_runtime.private import BUFFERS, MODULES, PARAMETERS, version_of
 
 SIZES, WEIGHTS = "sizes", "weights"
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, str, type(None))
 _FORWARD = "forward"  # a function that was set on the module itself
 
 
@@ -45,12 +46,9 @@ class ModelSnapshot:
 
     def _has_other_settings(self, model: nn.Module) -> bool:
         for (known, before), (_, module) in zip(self._settings, _slots(model), strict=True):
-            after = _settings(module)
-            if known() is module:
-                declared = getattr(type(module), "__constants__", ())
-                if any(before.get(name) != after.get(name) for name in declared):
-                    return True
-            elif before != after:
+            names = getattr(type(module), "__constants__", ()) if known() is module else None
+            after = _settings(module, names)
+            if after != (before if names is None else {name: before[name] for name in names if name in before}):
                 return True
         return False
 
@@ -71,12 +69,14 @@ def _size_and_weight_keys(model: nn.Module) -> tuple[list[Any], list[Any]]:
     return sizes, weights
 
 
-def _settings(module: nn.Module) -> dict[str, Any]:
-    """The public attributes that are numbers, texts or tuples of them, but for the mode."""
+def _settings(module: nn.Module, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """The public attributes, or those of these names, that are whole numbers, texts or tuples of them."""
+    state = vars(module)
+    items = list(state.items()) if names is None else [(name, state[name]) for name in names if name in state]
     return {
         name: value
-        for name, value in vars(module).items()
-        if name != "training" and not name.startswith("_") and _is_plain(value)
+        for name, value in items
+        if isinstance(name, str) and name != "training" and not name.startswith("_") and _is_plain(value)
     }
 
 

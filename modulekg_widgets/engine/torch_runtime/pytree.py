@@ -142,7 +142,7 @@ def with_list_hint(message: str, model: nn.Module, args: Args) -> str:
     if not isinstance(args, FromList) or not _takes_one_argument(model):
         return message
     inside = "[x]" if len(args) == 1 else "[x, …]"
-    hint = f"a list is taken apart into arguments. To pass it as one, write `args=({inside},)`"
+    hint = f"If forward takes the list as one argument, write `args=({inside},)`"
     return f"{hint}. {message[:1].upper()}{message[1:]}"
 
 

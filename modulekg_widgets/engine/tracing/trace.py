@@ -36,6 +36,7 @@ from modulekg_widgets.engine.torch_runtime.parallel import is_replicated, shardi
 from modulekg_widgets.engine.torch_runtime.private import FAKE_TENSOR_LOGGER, FakeTensorMode, disable_current_modes
 from modulekg_widgets.engine.torch_runtime.pytree import (
     Args,
+    FromList,
     Function,
     Kwargs,
     call_arguments,
@@ -317,6 +318,16 @@ def _with_advice(
 ) -> str:
     """Returns the message of a failed trace with advice, after running a copy of the model without recording."""
 
+    def runs(call: tuple[Any, Any]) -> bool | None:
+        """True if the copy runs, False if its code fails, None if it was not run."""
+        try:
+            run_isolated(places.modules, call, plainly, ALL, seed)
+        except ModuleKGError:
+            return None
+        except Exception:  # noqa: BLE001 - of the model's code
+            return False
+        return True
+
     def plainly(sandbox: Sandbox) -> None:
         set_mode(sandbox.states, training)
         args, kwargs = sandbox.held
@@ -324,13 +335,13 @@ def _with_advice(
         with disable_current_modes(), torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
             call_model(sandbox.of(unwrap_model(model)), args, kwargs)
 
-    try:
-        run_isolated(places.modules, call, plainly, ALL, seed)
-    except ModuleKGError:
+    is_running = runs(call)
+    if is_running is None:
         return message
-    except Exception:  # noqa: BLE001 - of the model's code
-        advice = "; run model(...) with them to see the same error, then trace what it accepts"
-        return with_list_hint(message + advice, unwrap_model(model), call[0])
+    if not is_running:
+        message += "; run model(...) with them to see the same error, then trace what it accepts"
+        is_list_meant = isinstance(call[0], FromList) and runs(((list(call[0]),), call[1]))
+        return with_list_hint(message, unwrap_model(model), call[0]) if is_list_meant else message
     return message + (
         "; the model itself runs with them, but not while its operators are recorded: trace a model without that call, "
         "or with torch's own operators in its place"

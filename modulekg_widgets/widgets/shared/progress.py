@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import sys
 import threading
 import time
@@ -23,13 +24,14 @@ from modulekg_widgets.widgets.shared.base import (
 SHOWN_AFTER = 1.0  # seconds: shorter work shows nothing
 EVERY = 0.2  # seconds between two updates
 BLANK = {"text/plain": "", "text/html": ""}  # which takes no room
+log = logging.getLogger(__name__)
 HINT = "Cancels at the next operator. If nothing happens, interrupt the kernel."
 
 
 class Progress:
     """Passes on how far work is, at most five times a second, and ends it once `cancel` was called, from any thread.
 
-    Counts add up over attempts that begin anew. The first text does not wait for a report: another thread passes it on.
+    Counts add up over attempts. The first text does not wait for a report: another thread passes it on.
     """
 
     def __init__(self, title: str, show: Callable[[str], None]) -> None:
@@ -83,7 +85,10 @@ class Progress:
         with self._showing:
             if self._is_due:
                 self._is_due = False
-                self._show(self._text())
+                try:
+                    self._show(self._text())
+                except Exception:  # the work goes on, and its own reports will say it
+                    log.exception("the first line of %s was not shown", self.title)
 
     def _text(self) -> str:
         stage = self._stage

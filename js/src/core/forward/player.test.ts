@@ -92,7 +92,7 @@ function passOf(notFinite: readonly number[], top: unknown = null): unknown {
 describe("what is not finite", () => {
   it("is marked in words at each step that gives it, and said of the first", () => {
     show(passOf([3, 0, 1200, 0]));
-    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 NaN or infinite", "1.20\u00a0k NaN or infinite"]);
+    expect(texts(".mkg-forward-row .mkg-row-mark")).toEqual(["3 NaN or infinite", "1.20 k NaN or infinite"]);
     const rows = [...host.querySelectorAll(".mkg-forward-row")];
     expect(rows.map(row => row.classList.contains("mkg-is-broken"))).toEqual([true, false, true, false]);
     expect(rows[2].getAttribute("aria-label")).toContain("1,200 output values NaN or infinite");

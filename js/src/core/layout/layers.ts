@@ -47,8 +47,11 @@ function sift(count: number, arcs: readonly Arc[]): number[] {
   });
   for (const item of [...order]) {
     const at = place[item];
-    const passed = [...before[item].map(other => [place[other], 1]), ...behind[item].map(other => [place[other], -1])];
-    passed.sort(([a], [b]) => Math.abs(a - at) - Math.abs(b - at));
+    const gains = new Map<number, number>(); // of passing a place: two items may have arcs both ways
+    const add = (gain: number) => (other: number) => gains.set(place[other], (gains.get(place[other]) ?? 0) + gain);
+    before[item].forEach(add(1));
+    behind[item].forEach(add(-1));
+    const passed = [...gains].sort(([a], [b]) => Math.abs(a - at) - Math.abs(b - at));
     let [best, to] = [0, at];
     for (const step of [1, -1]) {
       let sum = 0;

@@ -240,4 +240,10 @@ describe("lines that lead back", () => {
     expect(arcs.filter(({ from, to }) => isBack(from, to))).toEqual([]);
     expect(isBack(dec, up)).toBe(true);
   });
+
+  it("keep the order of time where another has as many: two that take turns with a third", () => {
+    const pairs = [[0, 2], [1, 2], [2, 0], [2, 1]] as const; // prettier-ignore
+    const isBack = backward(3, pairs.map(([from, to]) => ({ from, to }))); // prettier-ignore
+    expect(pairs.map(([from, to]) => isBack(from, to))).toEqual([false, false, true, true]);
+  });
 });

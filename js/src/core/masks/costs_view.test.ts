@@ -52,15 +52,15 @@ describe("the curve", () => {
     expect([curve.hidden, curve.tabIndex, curve.getAttribute("role")]).toEqual([false, 0, "slider"]);
     expect(find(".mkg-mask-curve-line").getAttribute("d")).toMatch(/^M46 .*(L[\d.]+ [\d.]+){90}$/);
     expect(find(".mkg-mask-estimate-text").textContent).toContain(
-      "Sum: loss ±0 at 100.0\u00a0% of FLOPsSum of single channels on 4 batches; removing them together usually costs more."
+      "Sum: loss ±0 at 100.0 % of FLOPsSum of single channels on 4 batches; removing them together usually costs more."
     );
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
-    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6\u00a0% of FLOPs");
+    expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of FLOPs");
     expect(curve.getAttribute("aria-valuetext")).toBe(
-      "ratio 0.5: 19.6\u00a0% of FLOPs left, sum of single channels +5.38"
+      "ratio 0.5: 19.6 % of FLOPs left, sum of single channels +5.38"
     );
     expect(curve.getAttribute("aria-valuenow")).toBe("0.5");
   });
@@ -80,7 +80,7 @@ describe("the curve", () => {
     const { find } = await shown();
     const curve = find(".mkg-mask-curve");
     curve.dispatchEvent(new MouseEvent("pointermove", { bubbles: true, clientX: 40 }));
-    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0\u00a0% of FLOPs left, sum of single channels ±0");
+    expect(find(".mkg-mask-tip").textContent).toBe("ratio 0: 100.0 % of FLOPs left, sum of single channels ±0");
     expect(find(".mkg-mask-tip").hidden).toBe(false);
     curve.dispatchEvent(new MouseEvent("pointerleave"));
     expect(find(".mkg-mask-tip").hidden).toBe(true);
@@ -146,17 +146,17 @@ describe("the measured loss", () => {
     const { find, session, store } = await shown();
     session.setMeasured({ base: 0.037, revision: 0, loss: 0.037 });
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0\u00a0% of FLOPs");
+    expect(figure(find)).toBe("Measured: loss 0.037 → 0.037 (±0) at 100.0 % of FLOPs");
     expect(find(".mkg-mask-estimate-source").textContent).toContain("together usually costs more");
     session.begin();
     session.dropRatio(0.5, "local");
     session.commit();
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6\u00a0% of FLOPs"); // no sum in its place
+    expect(figure(find)).toBe("Measured: loss 0.037 → … at 19.6 % of FLOPs"); // no sum in its place
     session.setDraft({ ...session.drawing(), revision: 1, by: "other" });
     session.setMeasured({ base: 0.037, revision: 1, loss: 3.537 });
     await settle(40);
-    expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6\u00a0% of FLOPs");
+    expect(figure(find)).toBe("Measured: loss 0.037 → 3.54 (+3.5) at 19.6 % of FLOPs");
     expect(find(".mkg-mask-curve").getAttribute("aria-valuetext")).toContain("measured loss +3.5");
     session.setDraft({ ...known(2, { 0: [1] }), by: "other" });
     store.set("stage", "masked"); // then other weights than those of the draft would be measured

@@ -34,7 +34,7 @@ describe("the counters", () => {
     click(strip(0), 2);
     await settle(40);
     expect(shown("params").querySelector(".mkg-mask-amount")?.textContent).toBe("148 → 111");
-    expect(shown("params").querySelector(".mkg-mask-change")?.textContent).toBe("−25.0\u00a0%");
+    expect(shown("params").querySelector(".mkg-mask-change")?.textContent).toBe("−25.0 %");
     expect([shown("flops").dataset.mkgAfter, shown("bytes").dataset.mkgAfter]).toEqual(["360", "524"]);
     expect(find(".mkg-mask-dropped").textContent).toBe("1 channel in 1 group removed");
   });
@@ -167,7 +167,7 @@ describe("the dry run", () => {
     await settle(40);
     expect(find(".mkg-mask-found").textContent).toBe(
       "Dry run passed with 1 correction. " +
-        "Parameters 148 → 100 (−32.4\u00a0%), FLOPs 560 → 300 (−46.4\u00a0%), Bytes 672\u00a0B → 400\u00a0B (−40.5\u00a0%)"
+        "Parameters 148 → 100 (−32.4 %), FLOPs 560 → 300 (−46.4 %), Bytes 672 B → 400 B (−40.5 %)"
     );
     const details = find(".mkg-mask-details");
     expect([details.textContent, details.hidden, find(".mkg-mask-report-body").hidden]).toEqual([

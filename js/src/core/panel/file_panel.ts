@@ -6,7 +6,7 @@ import { button, el, nameSpan, svg } from "../shared/ui/dom";
 import { exactNumber, shortBytes, shortNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import { type FileAbout, type Tensor, toNumber } from "../shared/payload/payload";
-import { Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { breakable, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import { isArrayOf, isObject, isValue } from "../shared/base/schema";
 
 const MORE = 100; // tensors of one module that are listed at once
@@ -45,7 +45,7 @@ export class FilePanel {
   about(withTotals: boolean): HTMLElement[] {
     const { file, h } = this;
     const facts = new Facts();
-    facts.add(words.NAME, nameSpan("mkg-code", file.name));
+    facts.add(words.NAME, breakable("mkg-code", file.name));
     facts.text(words.FORMAT, file.format);
     facts.text(words.TENSORS, exactNumber(file.tensors.node.length));
     if (this.actions.size !== undefined) facts.number(words.FILE_SIZE, this.actions.size, "bytes");
@@ -83,7 +83,7 @@ export class FilePanel {
     const { tensors, dtypes } = this.file;
     const item = el("li");
     const [head, about] = [el("div", "mkg-file-tensor"), el("div", "mkg-file-tensor-about")];
-    head.append(nameSpan("mkg-code mkg-file-tensor-name", name));
+    head.append(breakable("mkg-code mkg-file-tensor-name", name));
     about.append(nameSpan("mkg-code mkg-shape", shapeText(shape)));
     item.append(head, about);
     if (at !== undefined) {
@@ -152,7 +152,7 @@ export class FilePanel {
   private metadata(): HTMLElement {
     const rows = this.file.metadata.map(([name, value]) => {
       const text = value === null ? words.NONE : settingText(value);
-      return [nameSpan("mkg-name", name), nameSpan("mkg-code", text.slice(0, MAX_VALUE_LENGTH))];
+      return [breakable("mkg-name", name), nameSpan("mkg-code", text.slice(0, MAX_VALUE_LENGTH))];
     });
     return section(words.METADATA, table([words.NAME, words.VALUE], rows));
   }
@@ -161,7 +161,7 @@ export class FilePanel {
     const list = el("ul", "mkg-file-classes");
     for (const name of this.file.classes) {
       const item = el("li");
-      item.append(nameSpan("mkg-code", name));
+      item.append(breakable("mkg-code", name));
       list.append(item);
     }
     return section(words.CLASSES, foldedWhenLong(this.file.classes.length, "name", list));

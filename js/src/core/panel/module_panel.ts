@@ -12,7 +12,7 @@ import type { Hierarchy } from "../shared/model/hierarchy";
 import { activeAxis, addFlops, axisList, axisTensors, operatorSection, trafficSection } from "./traced_sections";
 import { attributeSection, type FileActions, FilePanel } from "./file_panel";
 import { groupSection } from "./operator_section";
-import { copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
+import { breakable, copyButton, Copier, Facts, foldedWhenLong, section, settingText, shapeText, table } from "./parts";
 import type { Tensor } from "../shared/payload/payload";
 import { reveal } from "../shared/model/expansion";
 import type { GraphStore } from "../shared/model/graph_store";
@@ -117,10 +117,10 @@ export class ModulePanel extends Part {
     const { h } = this;
     const head = el("header", "mkg-panel-head");
     const name = node === 0 ? h.className(node) : h.name(node) || '""';
-    head.append(nameSpan("mkg-panel-class", name));
+    head.append(breakable("mkg-panel-class", name));
     if (node !== 0 && h.word(node)) head.append(nameSpan("mkg-panel-kind", h.word(node)));
     const line = el("div", "mkg-panel-path");
-    line.append(nameSpan("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
+    line.append(breakable("mkg-path", node === 0 ? words.WHOLE_MODEL : h.path(node)));
     line.append(copyButton(words.COPY_PATH, h.path(node)));
     head.append(line);
     if (this.hasInside(node) && node !== this.store.get("focus") && node !== 0) {
@@ -247,7 +247,7 @@ export class ModulePanel extends Part {
     const rows = names.map(name => {
       const values = differ ? [here.get(name), there.get(name)] : [here.get(name)];
       const className = values[0] === values[values.length - 1] ? "mkg-code" : "mkg-code mkg-differs";
-      return [nameSpan("mkg-name", name), ...values.map(value => nameSpan(className, value ?? "–"))];
+      return [breakable("mkg-name", name), ...values.map(value => nameSpan(className, value ?? "–"))];
     });
     if (!rows.length) return [];
     return [section(title, table(differ ? [words.NAME, words.HERE, words.THERE] : [words.NAME, what], rows))];
@@ -270,7 +270,7 @@ export class ModulePanel extends Part {
     for (const tie of h.tied(node)) {
       lines.push(
         this.relation(words.TENSOR, tie.name, words.SAME_TENSOR, tie.other, [
-          nameSpan("mkg-code", tie.otherName),
+          breakable("mkg-code", tie.otherName),
           words.OF
         ])
       );
@@ -293,7 +293,7 @@ export class ModulePanel extends Part {
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.append(nameSpan("", label));
     link.dataset.mkgTarget = String(target);
-    line.append(before, nameSpan("mkg-code", name), between, ...also, link);
+    line.append(before, breakable("mkg-code", name), between, ...also, link);
     return line;
   }
 
@@ -303,7 +303,7 @@ export class ModulePanel extends Part {
     const isTitle = node === 0 && h.payload.file?.name === h.qualifiedName(node);
     if (isTitle) facts.text(words.CLASS, kindText(""));
     else if (h.isKind(node)) facts.text(words.CLASS, kindText(h.word(node)));
-    else facts.add(words.CLASS, nameSpan("mkg-code", h.qualifiedName(node)));
+    else facts.add(words.CLASS, breakable("mkg-code", h.qualifiedName(node)));
     const source = h.source(node);
     if (source) facts.text(words.SOURCE, source, "mkg-code");
     if (!h.payload.file) this.addFingerprint(facts, node); // of a file the page and the kernel count another one

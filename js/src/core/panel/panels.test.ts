@@ -16,7 +16,7 @@ import { Hierarchy } from "../shared/model/hierarchy";
 import { titleOf } from "../shared/stage/color";
 import { Facts } from "./parts";
 import { ModulePanel } from "./module_panel";
-import { nameSpan } from "../shared/ui/dom";
+import { breakable } from "./parts";
 import { DISCONNECTED, StatusLine as AnyStatusLine } from "../shared/ui/widget_frame";
 import type { GraphStore } from "../shared/model/graph_store";
 import { PAGE, InstanceStrip } from "../graph/parts/instance_strip";
@@ -94,7 +94,7 @@ describe("side panel", () => {
       h,
       storeOf({ selected: "layer1", colorBy: "overlay", overlay: { "layer1.0": 2, "layer1.1": 4 } })
     );
-    expect(facts()).toMatchObject({ FLOPs: "3.69e+19", Memory: "4.00\u00a0MiB", Overlay: "3 mean of 2 modules" });
+    expect(facts()).toMatchObject({ FLOPs: "3.69e+19", Memory: "4.00 MiB", Overlay: "3 mean of 2 modules" });
     expect(all("dd span[title]").map(element => element.title)).toEqual(
       expect.arrayContaining(["36,893,488,147,419,103,232", "4,194,304 bytes", "400"])
     );
@@ -340,11 +340,12 @@ describe("names in the details", () => {
 });
 
 describe("a name", () => {
-  it("is broken behind dots, slashes and underscores alone", () => {
-    const parts = (name: string) => [...nameSpan("", name).childNodes].map(({ textContent }) => textContent);
+  it("is broken behind dots, slashes and underscores alone, and numbers are not", () => {
+    const parts = (name: string) => [...breakable("", name).childNodes].map(({ textContent }) => textContent);
     expect(parts("up.0.up.weight")).toEqual(["up.", "", "0.", "", "up.", "", "weight"]);
     expect(parts("in_proj/_x..y")).toEqual(["in_", "", "proj/_", "", "x..", "", "y"]);
-    expect(nameSpan("mkg-name", "a.b").outerHTML).toBe('<bdi class="mkg-name">a.<wbr>b</bdi>');
+    expect(parts("0.25 of conv.0.weight")).toEqual(["0.25 of conv.", "", "0.", "", "weight"]);
+    expect(breakable("mkg-name", "a.b").outerHTML).toBe('<bdi class="mkg-name">a.<wbr>b</bdi>');
   });
 });
 
@@ -370,7 +371,7 @@ describe("legend", () => {
     store.set("colorBy", "params");
     expect(host.hidden).toBe(false);
     expect(one(".mkg-legend-title").textContent).toBe("Parameters Log color scale");
-    expect(texts(".mkg-legend-end")).toEqual(["0", "1.00\u00a0M"]);
+    expect(texts(".mkg-legend-end")).toEqual(["0", "1.00 M"]);
     expect(one("div.mkg-legend-note").textContent).toBe("Containers show the sum of their children");
     expect(all(".mkg-legend-ramp rect").length).toBeGreaterThan(20);
     store.set("overlay", { fc: 1, bn1: "NaN" });

@@ -8,6 +8,8 @@ import type { Scalar, Value } from "../shared/base/schema";
 const COPIED_FOR = 2000; // ms
 const MANY = 12; // longer lists start folded up
 const LONG = 240; // characters of a text that starts folded up
+const MAX_NAME_LENGTH = 400; // characters, beyond which a name breaks anywhere
+const BREAKS = /(?<=[._/\\])(?<!\d\.(?=\d))(?=[^._/\\])/; // within a name
 
 /** A list of label and value. */
 export class Facts {
@@ -15,7 +17,7 @@ export class Facts {
 
   add(label: string, value: HTMLElement, help = ""): void {
     const term = el("dt");
-    term.append(nameSpan("", label));
+    term.append(breakable("", label));
     const body = el("dd");
     if (help) term.title = help;
     body.append(value);
@@ -24,10 +26,10 @@ export class Facts {
 
   /** A long text starts folded up. */
   text(label: string, value: string, className = ""): void {
-    const whole = nameSpan(className, value);
+    const whole = breakable(className, value);
     if (value.length <= LONG) return this.add(label, whole);
     const details = folded("", whole);
-    details.querySelector("summary")?.append(nameSpan(className, `${value.slice(0, LONG / 2)}…`));
+    details.querySelector("summary")?.append(breakable(className, `${value.slice(0, LONG / 2)}…`));
     this.add(label, details);
   }
 
@@ -39,6 +41,14 @@ export class Facts {
     if (note) line.append(el("span", "mkg-dim", ` ${note}`));
     this.add(label, line, help);
   }
+}
+
+/** A name that goes on in the next line after a dot, a slash or an underscore, and not within a word or a number. */
+export function breakable(className: string, name: string): HTMLElement {
+  if (name.length > MAX_NAME_LENGTH) return nameSpan(className, name);
+  const element = nameSpan(className, "");
+  name.split(BREAKS).forEach((part, at) => element.append(...(at > 0 ? [el("wbr")] : []), part));
+  return element;
 }
 
 export function section(title: string, ...content: HTMLElement[]): HTMLElement {

@@ -20,9 +20,9 @@ const texts = (host: HTMLElement, selector: string) =>
 describe("the view of a plan", () => {
   it("says what the plan saves", () => {
     expect(texts(shown(savedPlan()), "dd")).toEqual([
-      "1.00\u00a0k → 750 (−25.0 %)",
-      "2.00\u00a0M → 1.50\u00a0M (−25.0 %)",
-      "1.00\u00a0M → 750\u00a0k (−25.0 %)",
+      "1.00 k → 750 (−25.0 %)",
+      "2.00 M → 1.50 M (−25.0 %)",
+      "1.00 M → 750 k (−25.0 %)",
       "1 of 2 channel groups; tensors: 1"
     ]);
   });

@@ -32,7 +32,7 @@ it("shows measured times with their unit, and nothing of a module that was not c
   view = new ModulePanel(host, h, store);
   const facts = () =>
     Array.from(host.querySelectorAll("dt")).map(term => `${term.textContent}: ${term.nextElementSibling?.textContent}`);
-  expect(facts()).toContain("Time: 250\u00a0µs");
+  expect(facts()).toContain("Time: 250 µs");
   const titles = Array.from(host.querySelectorAll<HTMLElement>("dd span[title]")).map(element => element.title);
   expect(titles).toContain("0.25 ms");
   store.set("selected", h.path(16));

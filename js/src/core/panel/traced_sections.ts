@@ -6,7 +6,7 @@ import { exactNumber } from "../shared/base/format";
 import type { Hierarchy } from "../shared/model/hierarchy";
 import * as words from "../words/panel";
 import { AxisRoles } from "./axis_roles";
-import { Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
+import { breakable, Facts, folded, foldedWhenLong, section, shapeText, table } from "./parts";
 import { type Axes, axesOf, type AxisTensor, type Part } from "../shared/model/axes";
 import type { GraphStore } from "../shared/model/graph_store";
 
@@ -23,7 +23,7 @@ export function activeAxis(h: Hierarchy, store: GraphStore, isWhole: boolean): H
   const head = el("div", "mkg-axis-head");
   const clear = iconButton("mkg-icon-button mkg-close", "close", words.CLEAR_GROUP);
   clear.dataset.mkgAxis = axes.name(axis); // a second click on an axis lets it go
-  head.append(nameSpan("mkg-axis-name", axes.name(axis)), clear);
+  head.append(breakable("mkg-axis-name", axes.name(axis)), clear);
   const frozen = axes.frozen(axis);
   const line = el("div", "", words.sizeOf(exactNumber(axes.length(axis))));
   const role = axes.role(axis);
@@ -56,7 +56,7 @@ function memberList(h: Hierarchy, axes: Axes, axis: number, isWhole: boolean, ro
     const role = words.ROLE_NAMES[roles?.roleOf(member) ?? "other"];
     const link = button("mkg-link", "", words.SELECT_MODULE);
     link.dataset.mkgTarget = String(node);
-    link.append(nameSpan("", [h.path(node), tensor].filter(Boolean).join(".")));
+    link.append(breakable("", [h.path(node), tensor].filter(Boolean).join(".")));
     line.append(link, el("span", "mkg-dim", words.dimension(dim) + (role && ` · ${role}`)));
     list.append(line);
   }
@@ -83,7 +83,7 @@ export function axisTensors(h: Hierarchy, axes: Axes, node: number, active: stri
   const lines = [...shapes].map(([name, { role, shape }]) => {
     const line = el("div", "mkg-axis-tensor");
     const title = el("div", "mkg-axis-tensor-head");
-    title.append(nameSpan("mkg-code", name), nameSpan("mkg-dim", shapeText(shape)));
+    title.append(breakable("mkg-code", name), nameSpan("mkg-dim", shapeText(shape)));
     if (role === "buffer") title.append(el("span", "mkg-dim", words.BUFFER));
     line.append(title);
     const tensor = tensors.get(name);
@@ -147,7 +147,7 @@ function list(axes: Axes, shown: readonly number[], active: string | null): HTML
   for (const axis of shown.slice(0, MAX_ROWS)) {
     const line = el("li");
     const choose = axisButton("mkg-axis-line", axes, axis, active);
-    choose.append(nameSpan("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
+    choose.append(breakable("mkg-axis-name", axes.name(axis)), el("span", "mkg-dim", exactNumber(axes.length(axis))));
     line.append(choose, el("span", "mkg-dim", words.tensors(axes.members(axis).length)));
     const frozen = axes.frozen(axis);
     if (frozen) line.append(nameSpan("mkg-axis-reason", frozen));
@@ -242,7 +242,7 @@ function typedTable(rows: readonly string[][]): HTMLElement {
     rows.map(([name, shape, type]) => {
       const value = el("span");
       value.append(nameSpan("mkg-code mkg-shape", shape), " ", nameSpan("mkg-dim", type));
-      return [nameSpan("", name), value];
+      return [breakable("", name), value];
     })
   );
   element.classList.add("mkg-traffic");

@@ -287,10 +287,8 @@ export class FlowItems {
       const run = member === undefined ? undefined : this.foldOf(this.units.list[member].node);
       const isRepeated = around.some(child => this.units.list[child].calls.length > 1);
       if (!run && !isRepeated) return true;
-      const which = run
-        ? [run.first, ...around.filter(child => this.isDrawnApart(child))]
-        : [...read, "to", ...readers];
-      const key = `${which.join(" ")} ${signature(this.flow, stretch)}`;
+      const named = [read, readers].map(some => [...some].filter(child => !run || this.isDrawnApart(child)).join(" "));
+      const key = `${run?.first} ${named.join(" to ")} ${signature(this.flow, stretch)}`;
       const twin = first.get(key);
       if (!twin) {
         first.set(key, stretch);

@@ -28,7 +28,7 @@ export function changeText(before: number, after: number): string {
   if (before <= 0 || before === after) return "";
   const share = (100 * (after - before)) / before;
   const text = Math.abs(share) < 0.05 ? "< 0.1" : Math.abs(share).toFixed(1);
-  return `${share < 0 ? "−" : "+"}${text}\u00a0%`;
+  return `${share < 0 ? "−" : "+"}${text} %`;
 }
 
 /** "+0.0123", "−0.004", "±0". */
@@ -43,5 +43,5 @@ export function batchesText(batches: number | null): string {
 }
 
 export function shareText(share: number): string {
-  return `${(100 * share).toFixed(1)}\u00a0%`;
+  return `${(100 * share).toFixed(1)} %`;
 }

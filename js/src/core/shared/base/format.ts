@@ -5,10 +5,8 @@ import type { Scalar } from "./schema";
 
 export { counted, exactNumber } from "../../words/numbers";
 
-const SPACE = "\u00a0"; // no line is broken between a number and its unit
-const spaced = (unit: string) => SPACE + unit;
-const DECIMAL = ["", ...["k", "M", "G", "T", "P"].map(spaced)];
-const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map(spaced);
+const DECIMAL = ["", " k", " M", " G", " T", " P"];
+const BINARY = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 
 /** 25557032 → "25.6 M"; NaN and the infinities by their names. */
 export function shortNumber(value: number): string {
@@ -24,8 +22,8 @@ export function shortNumber(value: number): string {
 export function rangeText(least: number, most: number): string {
   const [from, to] = [shortNumber(least), shortNumber(most)];
   if (from === to) return to;
-  const [amount, unit] = from.split(SPACE);
-  return unit !== undefined && to.endsWith(SPACE + unit) ? `${amount}–${to}` : `${from} – ${to}`;
+  const [amount, unit] = from.split(" ");
+  return unit !== undefined && to.endsWith(` ${unit}`) ? `${amount}–${to}` : `${from} – ${to}`;
 }
 
 /** 102228128 → "97.5 MiB". */
@@ -36,14 +34,14 @@ export function shortBytes(value: number): string {
 
 /** Milliseconds as they are read: 0.0123 → "12.3 µs", 1234 → "1.23 s". */
 function shortTime(ms: number): string {
-  if (!Number.isFinite(ms) || ms === 0) return ms === 0 ? `0${SPACE}ms` : shortNumber(ms);
+  if (!Number.isFinite(ms) || ms === 0) return ms === 0 ? "0 ms" : shortNumber(ms);
   const [factor, unit] = ms >= 1000 ? [1e-3, "s"] : ms < 1 ? [1e3, "µs"] : [1, "ms"];
-  return `${shortNumber(Number((ms * factor).toPrecision(3)))}${SPACE}${unit}`;
+  return `${shortNumber(Number((ms * factor).toPrecision(3)))} ${unit}`;
 }
 
 /** The number a column holds for a node, as short text with its unit. */
 export function shortColumn(column: string, value: number): string {
-  if (column === "pruned") return `${shortNumber(100 * value)}${SPACE}%`; // a share
+  if (column === "pruned") return `${shortNumber(100 * value)} %`; // a share
   if (isTime(column)) return shortTime(value);
   return isBytes(column) ? shortBytes(value) : shortNumber(value);
 }

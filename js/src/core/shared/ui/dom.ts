@@ -61,15 +61,9 @@ export function option(value: string, text: string): HTMLOptionElement {
   return element;
 }
 
-const BREAKS = /(?<=[._/\\])(?=[^._/\\])/; // where a line of a name may end
-const MAX_NAME_LENGTH = 400; // characters, beyond which a name breaks anywhere
-
 /** A module's name: verbatim, and isolated so that bidirectional controls cannot reorder what stands beside it. */
 export function nameSpan(className: string, text: string): HTMLElement {
-  const name = el("bdi", className);
-  const parts = text.length > MAX_NAME_LENGTH ? [text] : text.split(BREAKS);
-  name.append(...parts.flatMap((part, at) => (at ? [el("wbr"), part] : [part])));
-  return name;
+  return el("bdi", className, text);
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -80,11 +80,15 @@ export class OutdatedNotice {
   }
 }
 
+const LOWEST = 200; // px
+
 /** The height that the user gives an element at its corner, which the browser remembers for all of its kind. */
 export function keepHeight(element: HTMLElement, kind: string): Disposer {
   const key = `${kind}:height`;
   const known = remembered(key);
-  if (typeof known === "number") element.style.setProperty("--mkg-height", `${known}px`);
+  if (typeof known === "number") {
+    element.style.setProperty("--mkg-height", `${Math.min(Math.max(known, LOWEST), 2 * innerHeight)}px`);
+  }
   let last: string | undefined; // what a layout says, until the corner says otherwise
   return onResize(element, () => {
     const { height } = element.style;
