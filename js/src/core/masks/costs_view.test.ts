@@ -59,9 +59,7 @@ describe("the curve", () => {
     session.commit();
     await settle(40);
     expect(find(".mkg-mask-estimate-figure").textContent).toBe("Sum: loss +5.38 at 19.6 % of FLOPs");
-    expect(curve.getAttribute("aria-valuetext")).toBe(
-      "ratio 0.5: 19.6 % of FLOPs left, sum of single channels +5.38"
-    );
+    expect(curve.getAttribute("aria-valuetext")).toBe("ratio 0.5: 19.6 % of FLOPs left, sum of single channels +5.38");
     expect(curve.getAttribute("aria-valuenow")).toBe("0.5");
   });
 

@@ -119,9 +119,7 @@ describe("ridgeItems", () => {
 
 describe("notes", () => {
   it("say when only a sample was counted", () => {
-    expect(sampleNote({ ...item(0, 1, [1]), total: 2_359_296, sampled: 1_000_000 })).toBe(
-      "sample of 1.00 M of 2.36 M"
-    );
+    expect(sampleNote({ ...item(0, 1, [1]), total: 2_359_296, sampled: 1_000_000 })).toBe("sample of 1.00 M of 2.36 M");
     expect(sampleNote(item(0, 1, [1]))).toBe("10 values");
   });
 
