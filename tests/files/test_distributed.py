@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import pickle
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,16 @@ def divided(folder: Path, parts: dict[str, list[tuple[str, tuple[int, ...], torc
     return folder
 
 
+def in_fresh_process(write: Any, *args: Any) -> Path:
+    """What other tests have imported may change how classes are pickled."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(write, *args).result()
+
+
 @pytest.mark.parametrize("opened", ["", SHARD, ".metadata"])
 def test_all_tensors_of_a_checkpoint_are_read(tmp_path: Path, opened: str) -> None:
     model = net()
-    folder = saved(tmp_path / "step-100", {"model": model.state_dict(), "step": 100})
+    folder = in_fresh_process(saved, tmp_path / "step-100", {"model": model.state_dict(), "step": 100})
     file = mk.open_file(folder / opened if opened else folder)
     state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     assert (file.format, file.title, file.warnings) == ("dcp", "step-100", ())
@@ -93,7 +101,7 @@ def test_parts_of_several_ranks_make_one_tensor(tmp_path: Path, dim: int) -> Non
     one, other = whole.split([4, 3], 0) if dim == 0 else whole.split([1, 3], 1)
     begin = (4, 0) if dim == 0 else (0, 1)
     pieces = [("__0_0.distcp", (0, 0), one.contiguous()), ("__1_0.distcp", begin, other.contiguous())]
-    folder = divided(tmp_path / "ranks", {"w": pieces}, whole.shape)
+    folder = in_fresh_process(divided, tmp_path / "ranks", {"w": pieces}, whole.shape)
     file, shard = mk.open_file(folder), mk.open_file(folder / "__1_0.distcp")
     assert torch.equal(file.tensor("w"), whole)
     assert torch.equal(shard.tensor("w"), whole)
