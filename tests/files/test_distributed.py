@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import pickle
 import shutil
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
+    _MEM_FORMAT_ENCODING,
     BytesStorageMetadata,
     ChunkStorageMetadata,
     Metadata,
@@ -60,16 +59,10 @@ def divided(folder: Path, parts: dict[str, list[tuple[str, tuple[int, ...], torc
     return folder
 
 
-def in_fresh_process(write: Any, *args: Any) -> Path:
-    """What other tests have imported may change how classes are pickled."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(write, *args).result()
-
-
 @pytest.mark.parametrize("opened", ["", SHARD, ".metadata"])
 def test_all_tensors_of_a_checkpoint_are_read(tmp_path: Path, opened: str) -> None:
     model = net()
-    folder = in_fresh_process(saved, tmp_path / "step-100", {"model": model.state_dict(), "step": 100})
+    folder = saved(tmp_path / "step-100", {"model": model.state_dict(), "step": 100})
     file = mk.open_file(folder / opened if opened else folder)
     state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     assert (file.format, file.title, file.warnings) == ("dcp", "step-100", ())
@@ -101,7 +94,7 @@ def test_parts_of_several_ranks_make_one_tensor(tmp_path: Path, dim: int) -> Non
     one, other = whole.split([4, 3], 0) if dim == 0 else whole.split([1, 3], 1)
     begin = (4, 0) if dim == 0 else (0, 1)
     pieces = [("__0_0.distcp", (0, 0), one.contiguous()), ("__1_0.distcp", begin, other.contiguous())]
-    folder = in_fresh_process(divided, tmp_path / "ranks", {"w": pieces}, whole.shape)
+    folder = divided(tmp_path / "ranks", {"w": pieces}, whole.shape)
     file, shard = mk.open_file(folder), mk.open_file(folder / "__1_0.distcp")
     assert torch.equal(file.tensor("w"), whole)
     assert torch.equal(shard.tensor("w"), whole)
@@ -156,6 +149,59 @@ def test_metadata_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(file.tensors()) == 4
     assert "do not load it" in file.warnings[0]
     assert not (tmp_path / "ran").exists()
+
+
+class GetsAttribute:
+    """What calls `getattr(owner, name)` when it is loaded."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return getattr, (self.owner, self.name)
+
+
+def as_python_3_11_0_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of enumerations are pickled as calls of `getattr`, as Python 3.11.0 to 3.11.3 do."""
+    monkeypatch.setattr(
+        _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, protocol: (getattr, (type(self), self.name))
+    )
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last, torch.preserve_format])
+def test_metadata_of_early_python_3_11_has_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_format: torch.memory_format
+) -> None:
+    as_python_3_11_0_writes_them(monkeypatch)
+    folder = saved(tmp_path / "step", {"model": net().state_dict()})
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    for each in metadata.state_dict_metadata.values():
+        each.properties.memory_format = memory_format
+    content = pickle.dumps(metadata)
+    assert b"getattr" in content
+    (folder / ".metadata").write_bytes(content)
+    file = mk.open_file(folder)
+    assert not file.warnings
+    assert "builtins.getattr" not in file.contents.classes
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        GetsAttribute(_MEM_FORMAT_ENCODING, "mro"),
+        GetsAttribute(_MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST, "value"),
+        GetsAttribute(Metadata, "TORCH_CHANNELS_LAST"),
+        [getattr],
+        {"a": getattr},
+    ],
+)
+def test_another_use_of_getattr_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: Any) -> None:
+    as_python_3_11_0_writes_them(monkeypatch)
+    folder = saved(tmp_path / "step", {"model": net().state_dict()})
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    metadata.planner_data = planned
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    assert "builtins.getattr" in mk.open_file(folder).warnings[0]
 
 
 @pytest.mark.parametrize("place", ["../other.pt", "/etc/passwd", "a\\b"])

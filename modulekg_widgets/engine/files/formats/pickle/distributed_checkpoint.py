@@ -39,6 +39,10 @@ _TENSOR, _METADATA = f"{_TORCH_MODULE}.metadata.TensorStorageMetadata", f"{_TORC
 _METADATA_CLASSES = (
     "BytesStorageMetadata ChunkStorageMetadata MetadataIndex StorageMeta TensorProperties _MEM_FORMAT_ENCODING"
 )
+_MEMORY_FORMATS = frozenset(
+    f"{_TORCH_MODULE}.metadata._MEM_FORMAT_ENCODING.TORCH_{name}"
+    for name in ("CONTIGUOUS_FORMAT", "CHANNELS_LAST", "PRESERVE_FORMAT")
+)
 _SAFE = frozenset((
     *SAFE_GLOBALS, _TENSOR, _METADATA, *(f"{_TORCH_MODULE}.metadata.{name}" for name in _METADATA_CLASSES.split()),
     f"{_TORCH_MODULE}.filesystem._StorageInfo", "pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath",
@@ -69,7 +73,7 @@ def read_metadata(source: FileSource) -> FileContents:
             "are not opened"
         )
     with gc_paused():
-        pickles = PickleStream(source.read, source.size)
+        pickles = PickleStream(source.read, source.size, members=_MEMORY_FORMATS)
         try:
             return _contents(source, pickles, pickles.load())
         except LimitError as error:
@@ -146,7 +150,7 @@ def _contents(source: FileSource, pickles: PickleStream, root: PickleValue) -> F
             f"{printable(source.name)} has more than {MAX_TENSORS:,} tensors: larger files are not opened"
         )
     files = dict.fromkeys(part.file for part in stored.values())
-    classes = sorted(each.path for each in pickles.globals.values())
+    classes = pickles.paths
     return FileContents(
         FORMAT,
         tuple(tensors),

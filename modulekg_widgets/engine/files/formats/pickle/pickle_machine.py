@@ -21,6 +21,7 @@ MAX_SPARSE_MEMO = 4_096  # numbers beyond all that are remembered, for the same 
 SPARSE_MEMO_COST = 32
 MAX_MEMO_GAPS = 1 << 16  # numbers that are left out between those that are remembered
 WINDOW_BYTES = 4 << 20
+GETATTR = "builtins.getattr"
 FIRST_WINDOW_BYTES = 1 << 16  # where something was passed over, which may be so again
 LOOKAHEAD_BYTES = MAX_GLOBAL_NAME << 3  # whatever is longer asks for its own
 HEAD_BYTES = 1 << 12
@@ -91,10 +92,19 @@ class PickleMachine:
     """The stack machine of a pickle, reading its bytes in parts through `read(offset, length)`.
 
     `globals` and `persistent` collect what every pickle on it names. `steps` are as many as opcodes may be followed,
-    of which one that takes longer takes several; tapes of one file share them.
+    of which one that takes longer takes several; tapes of one file share them. `members` are paths of the form
+    "module.Class.NAME": members of enumerations, which Python 3.11.0 to 3.11.3 pickles as a call of `getattr`.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int, steps: Iterator[int] | None = None) -> None:
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        size: int,
+        steps: Iterator[int] | None = None,
+        members: frozenset[str] = frozenset(),
+    ) -> None:
+        self._members = members
+        self._getattr_uses = self._members_read = 0
         self._read, self._size = read, size
         self.steps = iter(range(MAX_OPCODES)) if steps is None else steps
         self._unread, self._room, self._heads, self._gaps = (
@@ -115,7 +125,24 @@ class PickleMachine:
         self.marks: list[int] = []
         self.memo: list[PickleValue] = []
         self.sparse: dict[int, PickleValue] = {}
-        self.push = self.stack.append
+        self.push = self._counting_push if self._members else self.stack.append
+
+    def _counting_push(self, value: PickleValue) -> None:
+        self._getattr_uses += type(value) is GlobalReference and value.path == GETATTR
+        self.stack.append(value)
+
+    def note_call(self, maker: PickleValue, args: PickleValue) -> None:
+        """Counts a call that reads one of `members`."""
+        if type(maker) is GlobalReference and maker.path == GETATTR and type(args) is tuple and len(args) == 2:
+            owner, name = args
+            is_named = type(owner) is GlobalReference and type(name) is str
+            self._members_read += is_named and f"{owner.path}.{name}" in self._members
+
+    @property
+    def paths(self) -> list[str]:
+        """Sorted paths of what loading imports, without a `getattr` that reads `members` only."""
+        only_members = 0 < self._getattr_uses == self._members_read
+        return sorted(each.path for each in self.globals.values() if not (only_members and each.path == GETATTR))
 
     def spend(self, steps: int) -> None:
         """Use up steps; with none left, the next opcode is not executed."""

@@ -99,6 +99,7 @@ def _tuple_of(number: int) -> Opcode:
 def _reduce(tape: PickleMachine, at: int) -> int:
     """REDUCE and NEWOBJ: record a class or function with its arguments."""
     args = tape.stack.pop()
+    tape.note_call(tape.stack[-1], args)
     tape.stack[-1] = ObjectRecord(tape.stack[-1], args)
     return at
 
